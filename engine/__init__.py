@@ -1,0 +1,1 @@
+"""The Stratum engine: it runs Qwen3.8-Flash-Next models and serves them over HTTP."""

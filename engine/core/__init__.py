@@ -1,0 +1,1 @@
+"""What installer, app and engine share: light, without numpy and without Qt."""

@@ -1,0 +1,1 @@
+"""The GGUF file format: reading, writing, block formats. Knows nothing of models."""

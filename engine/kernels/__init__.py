@@ -1,0 +1,1 @@
+"""C++ and CUDA sources, their build, and the prebuilt host libraries."""

@@ -1,0 +1,1 @@
+"""Memory tiers: KV pages now, expert cache and n-gram table reader later."""

@@ -1,0 +1,1 @@
+"""The operations that a model is made of: the contract and its implementations."""

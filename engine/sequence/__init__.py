@@ -1,0 +1,1 @@
+"""A sequence's state: commit, rollback, snapshot and restore."""

@@ -1,0 +1,1 @@
+"""The HTTP front: one file per protocol, security, queue."""

@@ -1,0 +1,1 @@
+"""Text: tokenizer, chat template, reasoning and tool-call parsing. Knows no model."""

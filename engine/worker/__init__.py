@@ -1,0 +1,1 @@
+"""The worker process, its messages, and the scripted worker."""
