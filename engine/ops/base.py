@@ -1,0 +1,308 @@
+"""The contract of the operations that a model is made of.
+
+`model/` calls these and nothing else computes. Implementations: `reference.py` (numpy: slow, readable,
+the executable spec, checked against the golden data) and `host.py` (C++ kernels, checked against the
+reference). Formulas: spec/qwen4exp.md section 4; each method names its part.
+
+Rules for every implementation:
+- An operation writes its result into the arrays given as outputs (`out`, `x`, `streams`, pools) and
+  may overwrite nothing else. Activations are float32, C-contiguous in their last axis; rows may be
+  strided only where a method says so.
+- Batch invariance: a row's result depends neither on how many rows there are nor on what they hold;
+  bit for bit. (For operations on sequences: neither on the other sequences, nor on how a sequence's
+  rows are cut into passes, except that DeltaNet's chunked form is used for whole blocks of 64
+  positions aligned to multiples of 64.)
+- Matrices in a quantised format multiply activations that are quantised to 8-bit blocks of 32 values
+  (float32 scale), with int32 sums inside a block and float32 sums across blocks in a fixed order. The
+  reference does not quantise activations: it is the exact result. F32, F16 and BF16 matrices take
+  float32 activations.
+- Norms, softmax, router, recurrences and residual streams are float32.
+- Nothing is allocated per call on a hot path; scratch is sized by `Limits` when the object is made.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.gguf.reader import Tensor
+from engine.ops.plan import PassPlan
+from engine.ops.pools import DeltaPool, KvPool, PlePool
+from engine.ops.weights import (
+    AttentionWeights,
+    DeltaWeights,
+    HyperConnectionWeights,
+    Matrix,
+    MoeWeights,
+    PleWeights,
+)
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int32]
+
+CHUNK_TOKENS = 64  # block of positions that DeltaNet may compute in chunked form
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Largest sizes that operations will see; scratch is allocated from them once.
+
+    Attributes:
+        max_rows: rows of a pass.
+        max_window: rows of one sequence that can be committed in part.
+        num_slots: sequences alive at once.
+        num_pages: pages in each KV pool.
+        threads: worker threads of the host implementation, 0 for its own choice.
+    """
+
+    max_rows: int
+    max_window: int
+    num_slots: int
+    num_pages: int
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.max_rows, self.max_window, self.num_slots, self.num_pages) < 1:
+            raise ValueError("limits must be positive")
+
+
+class Ops(ABC):
+    """One implementation of all operations. R rows, H hidden size, hc streams, V vocabulary."""
+
+    name: str
+
+    # -- weights ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def matrix(self, tensor: Tensor) -> Matrix:
+        """Handle of a 2-D tensor `[out, in]`, or of a 3-D tensor `[E, out, in]` of experts.
+
+        The tensor's bytes are used where they lie when the format allows it.
+
+        Raises:
+            ModelFileError: the implementation has no code for the tensor's format.
+        """
+
+    def vector(self, tensor: Tensor) -> FloatArray:
+        """The tensor's values as float32, in its own shape."""
+        return np.ascontiguousarray(tensor.dequantise(), dtype=np.float32)
+
+    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray:  # type: ignore[type-arg]
+        """An array in this implementation's memory."""
+        return np.zeros(shape, dtype)
+
+    # -- plain operations ------------------------------------------------------------------------
+
+    @abstractmethod
+    def gather_rows(self, table: Matrix, rows: npt.NDArray[np.int64], out: FloatArray) -> None:
+        """Rows of a table: `out[i] = table[rows.flat[i]]` (embedding; n-gram table).
+
+        Args:
+            table: `[n, width]`.
+            rows: `[R]` or `[R, k]` row numbers, already checked to be inside.
+            out: `[R, width]`, or `[R, k * width]`.
+        """
+
+    @abstractmethod
+    def fill_streams(self, x: FloatArray, streams: FloatArray) -> None:
+        """`streams[:, s] = x` for every stream. x `[R, H]`, streams `[R, hc, H]` (spec 4.1)."""
+
+    @abstractmethod
+    def add_to_streams(self, x: FloatArray, streams: FloatArray) -> None:
+        """`streams[:, s] += x` for every stream (MTP input, spec 7.2)."""
+
+    @abstractmethod
+    def rms_norm(self, x: FloatArray, weight: FloatArray, eps: float, out: FloatArray) -> None:
+        """`out = rms(x; weight)` over the last axis; x, out `[R, n]`, weight `[n]`."""
+
+    @abstractmethod
+    def matmul(self, matrices: Sequence[Matrix], x: FloatArray, outs: Sequence[FloatArray]) -> None:
+        """`outs[m] = x @ matrices[m].T` for several matrices that read the same rows.
+
+        Args:
+            matrices: each `[out_m, in]`.
+            x: `[R, in]`.
+            outs: each `[R, out_m]`, rows may be strided.
+        """
+
+    # -- residual streams ------------------------------------------------------------------------
+
+    @abstractmethod
+    def hc_mix(
+        self,
+        weights: HyperConnectionWeights,
+        streams: FloatArray,
+        x: FloatArray,
+        inject: FloatArray | None,
+    ) -> None:
+        """Gated residual mix (spec 4.3): streams `[R, hc, H]` -> x `[R, H]`, inject `[R, hc]`.
+
+        `inject` is None exactly when `weights.inject` is.
+        """
+
+    @abstractmethod
+    def hc_combine(self, streams: FloatArray, inject: FloatArray, y: FloatArray) -> None:
+        """`streams[r, s] += inject[r, s] * y[r]` in place."""
+
+    # -- Gated DeltaNet --------------------------------------------------------------------------
+
+    @abstractmethod
+    def delta_mix(
+        self,
+        weights: DeltaWeights,
+        pool: DeltaPool,
+        plan: PassPlan,
+        qkv: FloatArray,
+        z: FloatArray,
+        alpha: FloatArray,
+        beta: FloatArray,
+        out: FloatArray,
+    ) -> None:
+        """Convolution, gates, delta rule, gated norm (spec 4.4), without the projections.
+
+        Reads half `plan.seq_half` of each sequence's slot and writes the state after all of its
+        rows into the other half (state and conv). For sequences with at most W rows the window
+        arrays of the pool are filled too. alpha and beta are raw projections.
+
+        Args:
+            weights: sizes, conv, a, dt, norm are used.
+            pool: of this layer.
+            plan: the pass.
+            qkv: `[R, C]` projection before the convolution; may be overwritten.
+            z: `[R, num_v_heads * head_dim]`.
+            alpha: `[R, num_v_heads]`.
+            beta: `[R, num_v_heads]`.
+            out: `[R, num_v_heads * head_dim]`, the input of the output projection.
+        """
+
+    @abstractmethod
+    def delta_commit(
+        self, weights: DeltaWeights, pool: DeltaPool, slot: int, half: int, num_tokens: int
+    ) -> None:
+        """Write into half `1 - half` the state after only the first `num_tokens` of the last pass.
+
+        `1 <= num_tokens <=` rows of that pass `<= W`. Bit for bit the state that a pass of just
+        these rows had left (recurrence).
+        """
+
+    # -- sparse attention ------------------------------------------------------------------------
+
+    @abstractmethod
+    def attention_append(
+        self,
+        weights: AttentionWeights,
+        pool: KvPool,
+        plan: PassPlan,
+        k: FloatArray,
+        v: FloatArray,
+        index_k: FloatArray,
+    ) -> None:
+        """Norm and rotate keys, store keys, values and raw index keys, pool completed blocks.
+
+        Args:
+            weights: sizes, k_norm, index_k_norm.
+            pool: of this layer.
+            plan: the pass; page tables cover all positions.
+            k: `[R, num_kv_heads * head_dim]` raw projection.
+            v: `[R, num_kv_heads * head_dim]`.
+            index_k: `[R, index_dim]` raw projection.
+        """
+
+    @abstractmethod
+    def attention(
+        self,
+        weights: AttentionWeights,
+        pool: KvPool,
+        plan: PassPlan,
+        q: FloatArray,
+        index_q: FloatArray,
+        out: FloatArray,
+        selected: IntArray | None = None,
+    ) -> None:
+        """Select blocks, attend to them and to the tail, gate (spec 4.5).
+
+        Row r sees positions 0..positions[r] of its sequence (all are in the pool already).
+
+        Args:
+            weights: sizes, q_norm, index_q_norm.
+            pool: of this layer.
+            plan: the pass.
+            q: `[R, num_heads * 2 * head_dim]` raw projection, per head q then gate.
+            index_q: `[R, num_index_heads * index_dim]` raw projection.
+            out: `[R, num_heads * head_dim]`, the input of the output projection.
+            selected: `[R, top_blocks]` or None; receives the chosen block numbers in ascending
+                order, padded with -1 (all complete blocks while they fit the budget).
+        """
+
+    # -- experts ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def route(
+        self, weights: MoeWeights, x: FloatArray, expert_ids: IntArray, expert_weights: FloatArray
+    ) -> None:
+        """Softmax, top-k, renormalise (spec 4.6): x `[R, H]` -> ids, weights `[R, num_used]`.
+
+        Experts come in descending probability; ties go to the lower number.
+        """
+
+    @abstractmethod
+    def experts(
+        self,
+        weights: MoeWeights,
+        x: FloatArray,
+        expert_ids: IntArray,
+        expert_weights: FloatArray,
+        out: FloatArray,
+    ) -> None:
+        """Weighted sum of the chosen experts, `[R, H]`, summed in the order of `expert_ids`."""
+
+    @abstractmethod
+    def shared_expert(self, weights: MoeWeights, x: FloatArray, out: FloatArray) -> None:
+        """Add the gated shared expert to out: `[R, H] += ...`."""
+
+    # -- n-gram layer ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def ple_mix(
+        self,
+        weights: PleWeights,
+        pool: PlePool,
+        plan: PassPlan,
+        key: FloatArray,
+        value: FloatArray,
+        streams: FloatArray,
+    ) -> None:
+        """Gate the n-gram value into the streams and add its dilated convolution (spec 4.7).
+
+        Reads and writes the pool's halves as `delta_mix` does; fills `pool.window` for sequences
+        with at most W rows.
+
+        Args:
+            weights: norms, conv.
+            pool: of this layer.
+            plan: the pass.
+            key: `[R, hc * H]` = ple_key @ e; may be overwritten.
+            value: `[R, H]` = ple_value @ e.
+            streams: `[R, hc, H]`, updated in place.
+        """
+
+    @abstractmethod
+    def ple_commit(
+        self, weights: PleWeights, pool: PlePool, slot: int, half: int, num_tokens: int
+    ) -> None:
+        """As `delta_commit`, for the convolution history."""
+
+    def close(self) -> None:  # noqa: B027  # optional: the reference has nothing to release
+        """Release threads and memory of this implementation; idempotent."""
+
+
+def no_kernel_message(name: str, type_name: str) -> str:
+    """The sentence for a tensor whose format an implementation cannot compute."""
+    return (
+        f"The tensor {name} is stored as {type_name}, which this version cannot compute. "
+        "Choose a file in another quantisation."
+    )
