@@ -1,0 +1,151 @@
+"""The run config: everything that one installed model is run with.
+
+One pydantic model is the only place where a setting is declared: its keys are the keys of the config
+file, the flags of `serve`, `run` and `bench` (`kv_type` is `--kv-type`), and the rows of
+`docs/config.md`. Unknown keys are kept when a config is read and written, and warned about at start.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CONFIG_FORMAT = 1
+
+
+class KvType(enum.StrEnum):
+    """Number format of the KV cache and the index keys."""
+
+    F16 = "f16"
+    F32 = "f32"
+
+
+class OpsName(enum.StrEnum):
+    """Which implementation of the operations runs the model."""
+
+    AUTO = "auto"
+    REFERENCE = "reference"
+    HOST = "host"
+
+
+class Effort(enum.StrEnum):
+    """Thinking levels as clients see them."""
+
+    NONE = "none"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class SamplingDefaults(BaseModel):
+    """Sampling values for requests that give none; null leaves the model's published value."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
+
+
+class RunConfig(BaseModel):
+    """Settings of one run. Defaults suit a PC with one user."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, validate_default=True)
+
+    format: Literal[1] = Field(
+        default=CONFIG_FORMAT, description="Format of this file; a newer one is refused."
+    )
+
+    # -- model -----------------------------------------------------------------------------------
+    model: Path | None = Field(
+        default=None,
+        description="Model file (GGUF); any shard of a split model. Default: the bundled model.",
+    )
+    model_id: str | None = Field(
+        default=None, description="Name under which the model is served. Default: the file's name."
+    )
+    aliases: tuple[str, ...] = Field(
+        default=(), description="Further names in the model list, comma-separated as a flag."
+    )
+    context: Annotated[int, Field(ge=16)] | None = Field(
+        default=None,
+        description="Context length in tokens, prompt and answer together. "
+        "Default: the smaller of what the model was trained for and 32768.",
+    )
+
+    # -- computing -------------------------------------------------------------------------------
+    ops: OpsName = Field(
+        default=OpsName.AUTO,
+        description="Implementation of the operations: `auto` takes the fastest that works here.",
+    )
+    threads: Annotated[int, Field(ge=0, le=1024)] = Field(
+        default=0, description="Worker threads of the CPU kernels; 0 = one per physical core."
+    )
+    kv_type: KvType = Field(default=KvType.F16, description="Number format of the KV cache.")
+    prompt_chunk: Annotated[int, Field(ge=1, le=8192)] = Field(
+        default=256, description="Prompt tokens computed in one pass; also bounds workspaces."
+    )
+    parallel: Annotated[int, Field(ge=1, le=16)] = Field(
+        default=4, description="Requests that decode together; others wait."
+    )
+
+    # -- server ----------------------------------------------------------------------------------
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        default=8080, description="Port to listen on; 0 = any free one."
+    )
+    api_keys: tuple[str, ...] = Field(
+        default=(),
+        description="Keys that clients must send, 16 characters or more each. "
+        "Needed to listen beyond this machine.",
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(), description="Further host names that requests may carry."
+    )
+    trusted_origins: tuple[str, ...] = Field(
+        default=(), description="Origins of web pages that may use and control the server."
+    )
+    cors_origins: tuple[str, ...] = Field(
+        default=(), description="Origins of web pages that may generate text (CORS)."
+    )
+    strict_model: bool = Field(
+        default=False, description="Refuse requests that name another model than the served one."
+    )
+    queue_max: Annotated[int, Field(ge=0, le=256)] = Field(
+        default=16, description="Requests that may wait; further ones get 429."
+    )
+    queue_timeout_s: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Longest wait in the queue in seconds; then 503."
+    )
+    max_body_mib: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=64, description="Largest request body in MiB."
+    )
+    sse_keepalive_s: Annotated[float, Field(ge=1, le=60)] = Field(
+        default=5.0, description="Silence in seconds after which a stream gets a keep-alive."
+    )
+
+    # -- answers ---------------------------------------------------------------------------------
+    sampling: SamplingDefaults = Field(
+        default_factory=SamplingDefaults,
+        description="Sampling values for requests that give none (a table in the file; "
+        "as a flag, JSON).",
+    )
+    default_reasoning_effort: Effort = Field(
+        default=Effort.HIGH, description="Thinking level of requests that name none."
+    )
+    fit_max_tokens: bool = Field(
+        default=True,
+        description="Lower a request's output cap to the room that the context leaves "
+        "(said in a header) instead of refusing it.",
+    )
+    repeat_stop_tokens: Annotated[int, Field(ge=0)] = Field(
+        default=256,
+        description="End an answer when one token repeats this often in a row; 0 = never.",
+    )
