@@ -8,12 +8,18 @@ file, the flags of `serve`, `run` and `bench` (`kv_type` is `--kv-type`), and th
 from __future__ import annotations
 
 import enum
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-CONFIG_FORMAT = 1
+CONFIG_FORMAT: Literal[1] = 1
+
+# The model that comes with the program, so that a machine without network has one.
+BUNDLED_MODEL = Path(__file__).resolve().parents[2] / "assets" / "models" / "stratum-tiny.gguf"
+
+_SHARD_SUFFIX = re.compile(r"-\d{5}-of-\d{5}$")
 
 
 class KvType(enum.StrEnum):
@@ -43,7 +49,7 @@ class Effort(enum.StrEnum):
 class SamplingDefaults(BaseModel):
     """Sampling values for requests that give none; null leaves the model's published value."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -57,7 +63,9 @@ class SamplingDefaults(BaseModel):
 class RunConfig(BaseModel):
     """Settings of one run. Defaults suit a PC with one user."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="allow", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
     format: Literal[1] = Field(
         default=CONFIG_FORMAT, description="Format of this file; a newer one is refused."
@@ -101,7 +109,7 @@ class RunConfig(BaseModel):
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         default=8080, description="Port to listen on; 0 = any free one."
     )
-    api_keys: tuple[str, ...] = Field(
+    api_keys: tuple[Annotated[str, StringConstraints(min_length=16)], ...] = Field(
         default=(),
         description="Keys that clients must send, 16 characters or more each. "
         "Needed to listen beyond this machine.",
@@ -140,6 +148,11 @@ class RunConfig(BaseModel):
     default_reasoning_effort: Effort = Field(
         default=Effort.HIGH, description="Thinking level of requests that name none."
     )
+    reasoning_budget_tokens: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Most tokens that one answer may think for; 0 = no limit. A request may ask "
+        "for less.",
+    )
     fit_max_tokens: bool = Field(
         default=True,
         description="Lower a request's output cap to the room that the context leaves "
@@ -149,3 +162,13 @@ class RunConfig(BaseModel):
         default=256,
         description="End an answer when one token repeats this often in a row; 0 = never.",
     )
+
+    @property
+    def model_path(self) -> Path:
+        """The model file to run: the configured one, else the bundled one."""
+        return self.model if self.model is not None else BUNDLED_MODEL
+
+    @property
+    def model_name(self) -> str:
+        """The name under which the model is served: `model_id`, else the file's name."""
+        return self.model_id or _SHARD_SUFFIX.sub("", self.model_path.stem) or "model"

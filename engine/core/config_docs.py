@@ -1,0 +1,84 @@
+"""Write `docs/config.md` from `RunConfig`: `python -m engine.core.config_docs`.
+
+A test compares the committed page with `render()`, so the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from engine.core.config import RunConfig, SamplingDefaults
+from engine.core.config_flags import NOT_FLAGS, flag_name
+from engine.core.config_words import allowed_values
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "config.md"
+
+INTRODUCTION = """\
+# Configuration
+
+This page is generated from `engine/core/config.py` by `python -m engine.core.config_docs`.
+
+A run config is a JSON file with the keys below; `serve`, `run` and `bench` take it with
+`--config FILE`, and each key is also a flag (`kv_type` is `--kv-type`), which wins over the file:
+
+    {"format": 1, "model": "my-model.gguf", "port": 8081, "sampling": {"temperature": 0.6}}
+
+- A relative `model` in a file is looked for beside the file; as a flag, in the current folder.
+- Lists are comma-separated as flags, on/off settings are `--fit-max-tokens` and
+  `--no-fit-max-tokens`, tables are JSON. An empty text (`--context ""`) puts a default back.
+- Keys that this version does not know are kept, and warned about at start. A bad value stops the
+  start with exit status 2 and a sentence that names the key.
+- A file of a newer format is refused; one of an older format is migrated, and kept as `.bak`.
+"""
+
+TABLE_HEAD = "| key | flag | allowed | default | meaning |\n| --- | --- | --- | --- | --- |\n"
+SAMPLING_HEAD = "\n## Keys of `sampling`\n\n| key | allowed |\n| --- | --- |\n"
+
+
+def render() -> str:
+    """The whole page as Markdown."""
+    rows = [_row(key, field) for key, field in RunConfig.model_fields.items()]
+    sampling = [
+        f"| `{key}` | {allowed_values(field)} |\n"
+        for key, field in SamplingDefaults.model_fields.items()
+    ]
+    return (
+        INTRODUCTION
+        + "\n## Keys\n\n"
+        + TABLE_HEAD
+        + "".join(rows)
+        + SAMPLING_HEAD
+        + "".join(sampling)
+    )
+
+
+def _row(key: str, field: FieldInfo) -> str:
+    flag = "" if key in NOT_FLAGS else f"`{flag_name(key)}`"
+    meaning = (field.description or "").replace("|", "\\|")
+    return f"| `{key}` | {flag} | {allowed_values(field)} | {_default(field)} | {meaning} |\n"
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == () or isinstance(value, BaseModel):
+        return ""
+    if isinstance(value, enum.Enum):
+        return f"`{value.value}`"
+    return f"`{json.dumps(value)}`" if not isinstance(value, str) else f"`{value}`"
+
+
+def main() -> int:
+    """Write the page."""
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(render(), encoding="utf-8", newline="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

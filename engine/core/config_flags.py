@@ -1,0 +1,101 @@
+"""Run config keys as command-line flags: `kv_type` is `--kv-type f16`.
+
+Booleans are `--fit-max-tokens` / `--no-fit-max-tokens`, lists are comma-separated, tables are JSON.
+A flag wins over the config file, which wins over the default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import typing
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from engine.core.config import RunConfig
+from engine.core.config_file import config_error, load_config
+from engine.core.config_words import allowed_values, is_optional
+from engine.core.errors import ConfigError
+
+SOURCE = "command line"
+NOT_FLAGS = frozenset({"format"})
+
+
+def flag_name(key: str) -> str:
+    """The flag of a key: `max_body_mib` is `--max-body-mib`."""
+    return "--" + key.replace("_", "-")
+
+
+def add_config_flags(parser: argparse.ArgumentParser) -> None:
+    """Add `--config FILE` and one flag for each run config key; none has a default of its own."""
+    group = parser.add_argument_group("settings", "each is also a key of the config file")
+    group.add_argument("--config", type=Path, metavar="FILE", help="run config to start from")
+    for key, field in RunConfig.model_fields.items():
+        if key in NOT_FLAGS:
+            continue
+        text = (field.description or "").replace("%", "%%")
+        if field.annotation is bool:
+            group.add_argument(
+                flag_name(key), action=argparse.BooleanOptionalAction, default=None, help=text
+            )
+        else:
+            group.add_argument(flag_name(key), default=None, metavar=_metavar(field), help=text)
+
+
+def config_from_arguments(arguments: argparse.Namespace) -> RunConfig:
+    """The config file named by `--config`, if any, with the flags laid over it.
+
+    Raises:
+        ConfigError: an unreadable file or a bad value, with the key or flag in the sentence.
+    """
+    path = getattr(arguments, "config", None)
+    base = load_config(Path(path)) if path is not None else RunConfig()
+    given: dict[str, object] = {}
+    for key, field in RunConfig.model_fields.items():
+        value = getattr(arguments, key, None)
+        if value is not None and key not in NOT_FLAGS:
+            given[key] = _flag_value(key, field, value)
+    if not given:
+        return base
+    merged = {**{key: getattr(base, key) for key in base.model_fields_set}, **given}
+    merged |= base.model_extra or {}
+    try:
+        return RunConfig.model_validate(merged)
+    except ValidationError as error:
+        raise config_error(error, SOURCE) from error
+
+
+def _flag_value(key: str, field: FieldInfo, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if is_optional(field) and value == "":
+        return None  # `--context ""` puts the default back over the file's value
+    if typing.get_origin(field.annotation) is tuple:
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if _is_table(field):
+        try:
+            return json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ConfigError(
+                f"{SOURCE}: {flag_name(key)} takes JSON, and this is none: {value}",
+                params={"key": key, "value": value, "source": SOURCE},
+            ) from error
+    return value
+
+
+def _is_table(field: FieldInfo) -> bool:
+    annotation = field.annotation
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _metavar(field: FieldInfo) -> str:
+    words = allowed_values(field)
+    if words.startswith("one of "):
+        return "{" + words.removeprefix("one of ").replace(", ", ",") + "}"
+    if words.startswith("a list"):
+        return "A,B,..."
+    if words.startswith("a table"):
+        return "JSON"
+    return {"text": "TEXT", "a path": "FILE"}.get(words, "N")

@@ -1,0 +1,104 @@
+"""What a setting may be, in words: for error sentences, `--help` and `docs/config.md`.
+
+The words are derived from the annotations of `RunConfig`, so they cannot disagree with the checks.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal, Union
+
+import annotated_types
+from pydantic import BaseModel, StringConstraints
+from pydantic.fields import FieldInfo
+
+NUMBER_WORDS: dict[object, str] = {int: "a whole number", float: "a number"}
+PLAIN_WORDS: dict[object, str] = {bool: "true or false", str: "text", Path: "a path"}
+
+
+def allowed_values(field: FieldInfo) -> str:
+    """What the field accepts, such as `a whole number from 0 to 65535`."""
+    return _describe(field.annotation, field.metadata)
+
+
+def is_optional(field: FieldInfo) -> bool:
+    """True when null is a value of the field."""
+    return type(None) in typing.get_args(field.annotation)
+
+
+def field_at(model: type[BaseModel], path: Iterable[str | int]) -> FieldInfo | None:
+    """The field that a validation error's location points to, or None for an unknown key."""
+    found: FieldInfo | None = None
+    current: type[BaseModel] | None = model
+    for part in path:
+        if current is None or not isinstance(part, str):
+            break  # inside a list: the list's own field says what is allowed
+        found = current.model_fields.get(part)
+        annotation = found.annotation if found is not None else None
+        is_table = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        current = typing.cast("type[BaseModel]", annotation) if is_table else None
+    return found
+
+
+def _describe(annotation: object, metadata: Iterable[object]) -> str:
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        inner, *extra = typing.get_args(annotation)
+        return _describe(inner, [*metadata, *extra])
+    if origin in (Union, types.UnionType):
+        members = [item for item in typing.get_args(annotation) if item is not type(None)]
+        return " or ".join(_describe(item, metadata) for item in members)
+    if origin is Literal:
+        return " or ".join(repr(item) for item in typing.get_args(annotation))
+    if origin is tuple:
+        return f"a list of {_plural(typing.get_args(annotation)[0])}"
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return "one of " + ", ".join(str(member.value) for member in annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "a table with " + ", ".join(annotation.model_fields)
+    if annotation in NUMBER_WORDS:
+        return NUMBER_WORDS[annotation] + _range(metadata)
+    return PLAIN_WORDS.get(annotation, "a value of its type")
+
+
+def _plural(item: object) -> str:
+    if typing.get_origin(item) is Annotated:
+        for extra in typing.get_args(item)[1:]:
+            if isinstance(extra, StringConstraints) and extra.min_length:
+                return f"texts of {extra.min_length} characters or more"
+    return "texts"
+
+
+def _range(metadata: Iterable[object]) -> str:
+    low = high = above = None
+    for constraint in _flatten(metadata):
+        match constraint:
+            case annotated_types.Ge(ge=value):
+                low = value
+            case annotated_types.Gt(gt=value):
+                above = value
+            case annotated_types.Le(le=value):
+                high = value
+            case _:
+                pass
+    start = f"above {above}" if above is not None else ""
+    if low is not None:
+        start = f"from {low}" if high is not None else f"of {low} or more"
+    end = ""
+    if high is not None:
+        end = f"to {high}" if low is not None else f"up to {high}"
+        end = f"and {end}" if above is not None else end
+    words = " ".join(part for part in (start, end) if part)
+    return f" {words}" if words else ""
+
+
+def _flatten(metadata: Iterable[object]) -> Iterable[object]:
+    for item in metadata:
+        if isinstance(item, FieldInfo):
+            yield from _flatten(item.metadata)
+        else:
+            yield item
