@@ -10,10 +10,15 @@ Every message is a frozen dataclass; `encode` gives the line, `decode` the messa
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import typing
 from dataclasses import dataclass
 from typing import ClassVar
+
+from engine.worker.plain_data import DataError, from_plain, to_plain
+
+# A prompt of a million tokens is 8 MB; a longer line comes from something else than our code.
+MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 class MessageError(Exception):
@@ -47,7 +52,21 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Generate: tokens of the prompt, how to sample, when to stop."""
+    """Generate: tokens of the prompt, how to sample, when to stop.
+
+    Attributes:
+        request_id: the front's name for the request, unique among running ones.
+        prompt: at least one token.
+        max_tokens: most tokens to generate, the final stop id not counted.
+        stop_ids: tokens that end the answer.
+        sampling: how tokens are chosen.
+        repeat_stop_tokens: end when one token comes so often in a row; 0 = never.
+        think_close_id: the token that ends thinking, for `rescue_ids`; -1 = none.
+        rescue_ids: tokens that take the place of a stop id which comes before `think_close_id`,
+            once (a model that stops in mid-thought, M19 of the tools format).
+        call_open_id: penalties are off from this token ...
+        call_close_id: ... to this one (arguments must reproduce text); -1 = none.
+    """
 
     kind: ClassVar[str] = "start"
     request_id: str
@@ -56,6 +75,10 @@ class Start:
     stop_ids: tuple[int, ...]
     sampling: SamplingParams
     repeat_stop_tokens: int = 0
+    think_close_id: int = -1
+    rescue_ids: tuple[int, ...] = ()
+    call_open_id: int = -1
+    call_close_id: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +91,11 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Force:
-    """Append these tokens to a running answer and go on from them (end of thinking, M19)."""
+    """Append these tokens to a running answer and go on from them (end of thinking).
+
+    They follow the token that is being computed when the message arrives, count as generated and
+    are sent like others. Ignored when the request has ended.
+    """
 
     kind: ClassVar[str] = "force"
     request_id: str
@@ -151,7 +178,11 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Counts and milliseconds of one request; finite always."""
+    """Counts and milliseconds of one request; finite always.
+
+    `generated_tokens` counts forced tokens and not the final stop id; `prompt_ms` runs from the
+    request's first pass to its first token, `generated_ms` from there to its end.
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -164,8 +195,10 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A request has ended: reason `stop` (a stop id, which is the last token sent), `length`,
-    `context` (the context is full), `repeat`, `cancelled` or `error` (then with a sentence).
+    """A request has ended.
+
+    The reason is `stop` (a stop id came, which is the last token sent), `length`, `context` (the
+    context is full), `repeat`, `cancelled` or `error` (then with a sentence).
     """
 
     kind: ClassVar[str] = "done"
@@ -201,3 +234,49 @@ Message = (
     | Done
     | StatusReport
 )
+
+_KINDS: dict[str, type[Message]] = {cls.kind: cls for cls in typing.get_args(Message)}
+
+
+def encode(message: Message) -> bytes:
+    """The message as one line, its newline included.
+
+    Non-ASCII characters are escaped: a file name of undecodable bytes (lone surrogates) survives.
+
+    Raises:
+        MessageError: a value cannot be said in JSON (NaN, for one).
+    """
+    plain = {"kind": message.kind, **typing.cast("dict[str, object]", to_plain(message))}
+    try:
+        line = json.dumps(plain, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise MessageError(f"the message {message.kind} cannot be sent: {error}") from error
+    return line.encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message in one line.
+
+    Raises:
+        MessageError: not JSON, an unknown kind, a missing or unknown field, or a wrong type.
+    """
+    if len(line) > MAX_LINE_BYTES:
+        raise MessageError(f"a line has {len(line)} bytes, more than any message")
+    try:
+        plain = json.loads(line, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"a line is not JSON: {error}") from error
+    if not isinstance(plain, dict):
+        raise MessageError("a line is not a JSON object")
+    kind = plain.pop("kind", None)
+    cls = _KINDS.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise MessageError(f"a line has the unknown kind {kind!r:.80}")
+    try:
+        return from_plain(cls, plain, cls.kind)
+    except DataError as error:
+        raise MessageError(str(error)) from error
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a number")
