@@ -7,10 +7,9 @@ sentence with the key, the value and what is allowed. Knows nothing of flags (`c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from engine.core.config import CONFIG_FORMAT, RunConfig
 from engine.core.config_words import allowed_values, field_at
 from engine.core.errors import ConfigError
+from engine.core.files import keep_backup, read_json, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ MAX_CONFIG_BYTES = 1 << 20
 # Values of these keys never appear in a message or a log.
 SECRET_KEYS = frozenset({"api_keys"})
 
-# From format number to the function that makes the data of the next format.
+# From format number to the function that makes the data of the next format; none is needed yet.
 MIGRATIONS: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {}
 
 
@@ -38,9 +38,10 @@ def load_config(path: Path) -> RunConfig:
     A relative model path is taken from the folder of the config file.
 
     Raises:
-        ConfigError: unreadable, not a JSON object, of a newer format, or with a bad value.
+        ConfigError: not a JSON object, of a newer format, or with a bad value.
+        InputError: the file cannot be read.
     """
-    data = _migrate(path, _read_object(path))
+    data = _migrate(path, _read(path))
     config = parse_config(data, source=str(path))
     if config.model is not None and not config.model.is_absolute():
         config = config.model_copy(update={"model": path.resolve().parent / config.model})
@@ -50,7 +51,8 @@ def load_config(path: Path) -> RunConfig:
 def parse_config(data: Mapping[str, object], *, source: str) -> RunConfig:
     """Check JSON-ready data strictly (a quoted number is no number) and warn of unknown keys."""
     try:
-        config = RunConfig.model_validate_json(json.dumps(data), strict=True)
+        checked = {key: value for key, value in data.items() if key != "format"}
+        config = RunConfig.model_validate_json(json.dumps(checked), strict=True)
     except ValidationError as error:
         raise config_error(error, source) from error
     warn_of_unknown_keys(config, source)
@@ -88,91 +90,32 @@ def config_error(error: ValidationError, source: str) -> ConfigError:
 def save_config(config: RunConfig, path: Path) -> None:
     """Write the config, unknown keys included, so that a reader sees the old or the new file."""
     data = config.model_dump(mode="json", exclude_none=True)
-    _write(path, {"format": CONFIG_FORMAT, **data})
+    write_json(path, {**data, "format": CONFIG_FORMAT})
 
 
-def _read_object(path: Path) -> dict[str, object]:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_CONFIG_BYTES + 1)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise ConfigError(
-            f"The config file {path} cannot be read: {reason}. Check the path after --config.",
-            params={"path": str(path), "reason": reason},
-        ) from error
-    if len(raw) > MAX_CONFIG_BYTES:
-        raise ConfigError(
-            f"The config file {path} is larger than 1 MiB, so it is not a run config. "
-            "A model file goes after --model.",
-            params={"path": str(path)},
-        )
-    try:
-        data = json.loads(raw.decode("utf-8-sig"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ConfigError(
-            f"The config file {path} is not valid JSON{where}. Correct it, or delete it and run "
-            "the setup again.",
-            params={"path": str(path)},
-        ) from error
-    if not isinstance(data, dict):
-        raise ConfigError(
-            f"The config file {path} does not hold a JSON object of settings.",
-            params={"path": str(path)},
-        )
+def _read(path: Path) -> dict[str, object]:
+    with contextlib.suppress(OSError):
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise ConfigError(
+                f"The config file {path} is larger than 1 MiB, so it is not a run config. "
+                "A model file goes after --model.",
+                params={"path": str(path)},
+            )
+    data = read_json(path, CONFIG_FORMAT)
+    data.setdefault("format", CONFIG_FORMAT)  # a file written by hand may leave it out
     return data
 
 
 def _migrate(path: Path, data: dict[str, object]) -> dict[str, object]:
-    found = data.get("format", CONFIG_FORMAT)  # a file written by hand may leave it out
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise ConfigError(
-            f"{path}: the setting format is {_shorten(found)}; it must be {CONFIG_FORMAT}.",
-            params={"key": "format", "value": _shorten(found), "source": str(path)},
-        )
-    if found > CONFIG_FORMAT:
-        raise ConfigError(
-            f"The config file {path} has format {found}, which a newer version of this program "
-            f"wrote; this one reads up to {CONFIG_FORMAT}. Update the program, or run the setup "
-            "again.",
-            code="format_newer",
-            params={"path": str(path), "found": found, "supported": CONFIG_FORMAT},
-        )
-    if found == CONFIG_FORMAT:
+    found = data["format"]
+    if not isinstance(found, int) or found == CONFIG_FORMAT:
         return data
-    _write(path.with_name(path.name + ".bak"), data)
-    while found < CONFIG_FORMAT:
-        step = MIGRATIONS.get(found)
-        if step is None:
-            raise ConfigError(
-                f"The config file {path} has format {found}, which is too old to be read. "
-                "Run the setup again.",
-                code="format_older",
-                params={"path": str(path), "found": found, "supported": CONFIG_FORMAT},
-            )
-        found += 1
-        data = {**step(data), "format": found}
-    _write(path, data)
-    logger.info("%s was migrated to format %d; the old file is kept as .bak", path, found)
+    keep_backup(path)
+    for number in range(found, CONFIG_FORMAT):
+        data = {**MIGRATIONS[number](data), "format": number + 1}
+    write_json(path, data)
+    logger.info("%s was migrated from format %d; the old file is kept as .bak", path, found)
     return data
-
-
-def _write(path: Path, data: Mapping[str, object]) -> None:
-    """Write to a temporary name in the same folder, then rename over the target."""
-    text = json.dumps(data, ensure_ascii=False, indent=2) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _shorten(value: object) -> str:
