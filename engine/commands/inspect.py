@@ -1,0 +1,143 @@
+"""`engine inspect FILE.gguf [--json]`: what a model file holds, and where it would live here.
+
+Reads headers only. A file that cannot be used gets one sentence and exit status 2, never a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.core.config import RunConfig
+from engine.core.config_flags import add_config_flags, config_from_arguments
+from engine.core.gguf_header import ModelHeader, read_model_header
+from engine.core.machine import probe_machine
+from engine.core.placement import Placement, model_config_of, place_on_cpu
+
+if TYPE_CHECKING:
+    from engine.model.config import ModelConfig
+
+Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
+
+
+def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser("inspect", help="what a model file holds, and whether it fits")
+    parser.add_argument("file", type=Path, metavar="FILE.gguf", help="model file or any shard")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    add_config_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the report.
+
+    Raises:
+        EngineError: the file or a setting cannot be used.
+    """
+    header = read_model_header(arguments.file)
+    model = model_config_of(header)
+    config = config_from_arguments(arguments)
+    placement = place_on_cpu(probe_machine(), header, config)
+    if arguments.json:
+        print(json.dumps(_report(header, model, placement, config), ensure_ascii=False))
+    else:
+        for line in _lines(header, model, placement):
+            print(line)
+    return 0
+
+
+def _formats(header: ModelHeader) -> list[tuple[str, int, int]]:
+    """(format, tensors, bytes) of each block format, largest first."""
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for _shard, info in header.tensors.values():
+        counts[info.type.name] += 1
+        sizes[info.type.name] += info.num_bytes
+    return [(name, counts[name], size) for name, size in sizes.most_common()]
+
+
+def _report(
+    header: ModelHeader, model: ModelConfig, placement: Placement, config: RunConfig
+) -> dict[str, object]:
+    return {
+        "files": [str(path) for path in header.paths],
+        "name": _name(header),
+        "architecture": header.metadata.get("general.architecture"),
+        "layers": model.num_layers,
+        "layer_kinds": [kind.value for kind in model.layer_kinds],
+        "mtp_layers": model.num_mtp_layers,
+        "hidden_size": model.hidden_size,
+        "vocab_size": model.vocab_size,
+        "experts": model.num_experts,
+        "experts_used": model.num_experts_used,
+        "context_length": model.context_length,
+        "has_ngram_layer": model.ple is not None,
+        "formats": [
+            {"type": name, "tensors": count, "bytes": size}
+            for name, count, size in _formats(header)
+        ],
+        "placement": {
+            "verdict": placement.verdict.value,
+            "reasons": list(placement.reasons),
+            "context": placement.context,
+            "parallel": config.parallel,
+            "needed_bytes": placement.needed_bytes,
+            "private_bytes": placement.private_bytes,
+            "parts": [
+                {
+                    "name": part.name,
+                    "tier": part.tier.value,
+                    "bytes": part.num_bytes,
+                    "reason": part.reason,
+                }
+                for part in placement.parts
+            ],
+        },
+    }
+
+
+def _name(header: ModelHeader) -> str:
+    name = header.metadata.get("general.name")
+    return name if isinstance(name, str) and name else header.paths[0].stem
+
+
+def _lines(header: ModelHeader, model: ModelConfig, placement: Placement) -> list[str]:
+    files = "1 file" if len(header.paths) == 1 else f"{len(header.paths)} files"
+    attention = sum(kind.value == "attention" for kind in model.layer_kinds)
+    lines = [
+        f"{_printable(_name(header))} ({files})",
+        f"  layers      {model.num_layers} ({model.num_layers - attention} DeltaNet, "
+        f"{attention} attention), {model.num_mtp_layers} MTP, "
+        f"n-gram layer: {'yes' if model.ple is not None else 'no'}",
+        f"  sizes       hidden {model.hidden_size}, vocabulary {model.vocab_size}, "
+        f"{model.num_experts} experts of which {model.num_experts_used} are used, "
+        f"context {model.context_length}",
+        "  formats",
+    ]
+    lines += [
+        f"    {name:<8} {count:>5} tensors  {_size(size):>10}"
+        for name, count, size in _formats(header)
+    ]
+    lines.append("  placement on this machine (CPU)")
+    lines += [
+        f"    {part.name:<17} {part.tier.value:<10} {_size(part.num_bytes):>10}  {part.reason}"
+        for part in placement.parts
+    ]
+    lines += [f"  {reason}" for reason in placement.reasons]
+    return lines
+
+
+def _size(num_bytes: int) -> str:
+    value = float(num_bytes)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:200]

@@ -1,0 +1,312 @@
+"""What lives where: a pure function of machine, model header and config.
+
+The wizard, `engine inspect` and the worker call the same function and get the same answer: every
+part of the model with its tier and bytes, the reason for it, and one verdict. This file places for a
+machine on which the CPU computes everything. It counts weights, KV pages (keys, values, raw and
+pooled index keys), recurrent states with their rollback copy, workspaces and a reserve
+(spec/qwen4exp.md section 6).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.core.config import KvType, RunConfig
+from engine.core.errors import ConfigError, ResourceError
+from engine.core.gguf_header import ModelHeader, TensorInfo
+from engine.core.machine import Machine
+from engine.model.config import LayerKind, ModelConfig
+
+DEFAULT_CONTEXT = 32_768
+MAX_WINDOW = 16  # rows of one sequence that a pass can commit in part: last token and 15 drafts
+PAGE_TOKENS = 256  # rounded down to a multiple of the model's block ratio
+
+# Python, the libraries, the kernels and the front: measured 130 MB resident before a model is loaded.
+_PROGRAM_BYTES = 200 << 20
+# Left to the system and to other programs when RAM is counted as a whole.
+_SYSTEM_RESERVE_BYTES = 1 << 30
+# A "32 GB" kit reports 31.x GiB because firmware keeps some: sizes may miss by this share.
+_RAM_TOLERANCE = 0.03
+# Pages for further sequences beside the first full context, as a share of free memory.
+_EXTRA_KV_SHARE = 0.25
+
+
+class Verdict(enum.StrEnum):
+    """Whether this machine can run the model with this config."""
+
+    FITS = "fits"
+    TIGHT = "tight"
+    DOES_NOT_FIT = "does_not_fit"
+
+
+class Tier(enum.StrEnum):
+    """Where a part lives."""
+
+    RAM_MAPPED = "ram_mapped"  # the file itself, through the system's page cache
+    RAM = "ram"
+    DISK = "disk"  # mapped too, but only a few rows are read per token
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPart:
+    """One part of what is needed.
+
+    Attributes:
+        name: what it is.
+        tier: where it lives.
+        num_bytes: its size.
+        reason: why there, or how the size comes about.
+    """
+
+    name: str
+    tier: Tier
+    num_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The answer.
+
+    Attributes:
+        verdict: fits, tight (free memory is short: close programs), or does not fit.
+        reasons: sentences for the person, the verdict's first.
+        parts: what lives where.
+        context: context length in tokens of one sequence.
+        page_tokens: tokens in a KV page.
+        kv_pages: pages for all sequences together.
+        max_sequences: sequences that are computed together.
+        needed_bytes: RAM that all this takes, mapped weights included.
+        private_bytes: the share of it that cannot be read again from the file.
+    """
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    parts: tuple[PlacedPart, ...]
+    context: int
+    page_tokens: int
+    kv_pages: int
+    max_sequences: int
+    needed_bytes: int
+    private_bytes: int
+
+
+def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Placement:
+    """Place a model whose every operation runs on the CPU.
+
+    Raises:
+        ModelFileError: the header describes no model that we know.
+        ConfigError: the context asked for is longer than the model's.
+    """
+    model = model_config_of(header)
+    context = _context(model, config)
+    parts = _weight_parts(header.tensors)
+    page_tokens = page_tokens_of(model)
+    page_bytes = kv_page_bytes(model, config.kv_type, page_tokens)
+    pages_each = -(-context // page_tokens)
+    kv_pages = _kv_pages(pages_each, page_bytes, config.parallel, machine)
+    parts += [
+        PlacedPart(
+            "KV pages",
+            Tier.RAM,
+            kv_pages * page_bytes,
+            f"{kv_pages} pages of {page_tokens} tokens, {config.kv_type.value}: keys, values, "
+            f"index keys; a full context is {pages_each} pages",
+        ),
+        PlacedPart(
+            "Recurrent states",
+            Tier.RAM,
+            config.parallel * state_bytes(model),
+            f"{config.parallel} sequences, each with its rollback copy and window",
+        ),
+        PlacedPart(
+            "Workspace",
+            Tier.RAM,
+            workspace_bytes(model, config),
+            f"activations of {config.prompt_chunk} rows and logits",
+        ),
+        PlacedPart("Program", Tier.RAM, _PROGRAM_BYTES, "Python, libraries, kernels, server"),
+    ]
+    private = sum(part.num_bytes for part in parts if part.tier is Tier.RAM)
+    needed = private + sum(part.num_bytes for part in parts if part.tier is Tier.RAM_MAPPED)
+    verdict, reason = _verdict(machine, needed, private)
+    reasons = [reason]
+    if config.context is None and context < model.context_length:
+        reasons.append(
+            f"The context is {context} tokens; the model knows up to {model.context_length} "
+            "(setting: context)."
+        )
+    if kv_pages < pages_each * config.parallel:
+        reasons.append(
+            f"The {config.parallel} parallel requests share {kv_pages * page_tokens} tokens of "
+            "context, so long ones may have to wait for each other."
+        )
+    return Placement(
+        verdict=verdict,
+        reasons=tuple(reasons),
+        parts=tuple(parts),
+        context=context,
+        page_tokens=page_tokens,
+        kv_pages=kv_pages,
+        max_sequences=config.parallel,
+        needed_bytes=needed,
+        private_bytes=private,
+    )
+
+
+def require_private_memory(placement: Placement, machine: Machine) -> None:
+    """Refuse to load what would push the machine into swapping to death.
+
+    Mapped weights may exceed memory (they are then read again from the disk, slowly); caches, states
+    and workspaces may not.
+
+    Raises:
+        ResourceError: naming the sizes and the settings that lower them.
+    """
+    if placement.private_bytes > machine.ram_total_bytes:
+        raise ResourceError(
+            f"Caches and workspaces need {_gib(placement.private_bytes)} of memory; this machine "
+            f"has {_gib(machine.ram_total_bytes)}. Lower context ({placement.context}), parallel "
+            f"({placement.max_sequences}) or prompt_chunk.",
+            code="insufficient_ram",
+            params={"needed": placement.private_bytes, "total": machine.ram_total_bytes},
+        )
+
+
+def model_config_of(header: ModelHeader) -> ModelConfig:
+    """The model's sizes, its tensors' shapes checked against them.
+
+    Raises:
+        ModelFileError: the header describes no model that we know.
+    """
+    return ModelConfig.from_metadata(
+        header.metadata, {name: info for name, (_shard, info) in header.tensors.items()}
+    )
+
+
+def _context(model: ModelConfig, config: RunConfig) -> int:
+    if config.context is None:
+        return min(model.context_length, DEFAULT_CONTEXT)
+    if config.context > model.context_length:
+        raise ConfigError(
+            f"The context of {config.context} tokens is longer than the model's "
+            f"{model.context_length}. Choose at most that (setting: context).",
+            code="context_too_long",
+            params={"context": config.context, "trained": model.context_length},
+        )
+    return config.context
+
+
+def page_tokens_of(model: ModelConfig) -> int:
+    """Tokens in a page: a whole number of index blocks, so that no block crosses a page."""
+    return max(PAGE_TOKENS // model.block_ratio, 1) * model.block_ratio
+
+
+def kv_page_bytes(model: ModelConfig, kv_type: KvType, page_tokens: int) -> int:
+    """Bytes of one page over all attention layers, the MTP layer's included."""
+    item = 2 if kv_type is KvType.F16 else 4
+    per_token = 2 * model.num_kv_heads * model.head_dim + model.index_dim
+    per_page = page_tokens * per_token + page_tokens // model.block_ratio * model.index_dim
+    layers = sum(kind is LayerKind.ATTENTION for kind in model.layer_kinds) + model.num_mtp_layers
+    return item * per_page * layers
+
+
+def state_bytes(model: ModelConfig) -> int:
+    """Bytes of one sequence's fixed state: two halves and a window, float32."""
+    heads, dim = model.delta_num_v_heads, model.delta_head_dim
+    channels = model.delta_channels
+    halves = 2 * (heads * dim * dim + (model.delta_conv_kernel - 1) * channels)
+    window = MAX_WINDOW * (channels + model.delta_num_k_heads * dim + heads * dim + 2 * heads)
+    total = sum(kind is LayerKind.DELTA for kind in model.layer_kinds) * (halves + window)
+    if model.ple is not None:
+        width = model.num_streams * model.hidden_size
+        history = (model.ple.conv_kernel - 1) * model.ple.ngram_size
+        total += (2 * history + MAX_WINDOW) * width
+    return 4 * total
+
+
+def workspace_bytes(model: ModelConfig, config: RunConfig) -> int:
+    """Bytes of the activations of one pass, float32, and of the logits of decoding rows."""
+    streams = model.num_streams * model.hidden_size
+    attention = model.num_heads * model.head_dim
+    per_row = (
+        3 * streams  # residual streams, their normed copy, n-gram keys
+        + model.low_rank
+        + 6 * model.hidden_size
+        + model.delta_channels
+        + 2 * model.delta_inner
+        + 3 * attention
+        + 2 * model.num_kv_heads * model.head_dim
+        + (model.num_index_heads + 1) * model.index_dim
+        + model.num_experts
+        + 2 * (model.num_experts_used * model.expert_width + model.shared_expert_width)
+    )
+    logits = (config.parallel + MAX_WINDOW) * model.vocab_size
+    return 4 * (config.prompt_chunk * per_row + logits)
+
+
+def _kv_pages(pages_each: int, page_bytes: int, parallel: int, machine: Machine) -> int:
+    """Pages for one full context, and for further sequences as far as memory is free."""
+    spare = int(machine.ram_available_bytes * _EXTRA_KV_SHARE)
+    extra = min(pages_each * (parallel - 1), spare // max(page_bytes, 1))
+    return pages_each + max(extra, parallel - 1)
+
+
+def _weight_parts(tensors: Mapping[str, tuple[int, TensorInfo]]) -> list[PlacedPart]:
+    sizes = {"Experts": 0, "n-gram table": 0, "Token embedding": 0, "MTP layer": 0, "Other": 0}
+    for name, (_shard, info) in tensors.items():
+        sizes[_weight_group(name)] += info.num_bytes
+    reasons = {
+        "Experts": (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
+        "n-gram table": (Tier.DISK, "a few rows per token are read"),
+        "Token embedding": (Tier.DISK, "one row per token is read"),
+        "MTP layer": (Tier.RAM_MAPPED, "read for every draft"),
+        "Other": (Tier.RAM_MAPPED, "mixers, routers, shared experts and head: read every token"),
+    }
+    if "output.weight" not in tensors:  # the head is the embedding, read whole for every token
+        reasons["Token embedding"] = (Tier.RAM_MAPPED, "it is the head too: read every token")
+    return [
+        PlacedPart(group, reasons[group][0], num_bytes, reasons[group][1])
+        for group, num_bytes in sizes.items()
+        if num_bytes
+    ]
+
+
+def _weight_group(name: str) -> str:
+    if name == "per_layer_token_embd.weight":
+        return "n-gram table"
+    if name == "token_embd.weight":
+        return "Token embedding"
+    if ".nextn." in name:
+        return "MTP layer"
+    if "_exps." in name:
+        return "Experts"
+    return "Other"
+
+
+def _verdict(machine: Machine, needed: int, private: int) -> tuple[Verdict, str]:
+    total = machine.ram_total_bytes * (1 + _RAM_TOLERANCE)
+    if needed <= machine.ram_available_bytes:
+        return Verdict.FITS, (
+            f"It fits: {_gib(needed)} needed, {_gib(machine.ram_available_bytes)} free."
+        )
+    if needed + _SYSTEM_RESERVE_BYTES <= total:
+        return Verdict.TIGHT, (
+            f"It is tight: {_gib(needed)} needed, {_gib(machine.ram_available_bytes)} free of "
+            f"{_gib(machine.ram_total_bytes)}. Close other programs before starting."
+        )
+    way_out = (
+        "Choose a smaller size, or a shorter context."
+        if private <= machine.ram_total_bytes
+        else "Lower context, parallel or prompt_chunk."
+    )
+    return Verdict.DOES_NOT_FIT, (
+        f"It does not fit: {_gib(needed)} needed, {_gib(machine.ram_total_bytes)} of memory in "
+        f"all. {way_out}"
+    )
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / (1 << 30):.1f} GiB"

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+ROOT = Path(__file__).parents[3]
+
+
+def inspect(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "engine", "inspect", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=ROOT,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_the_report_names_sizes_formats_and_the_verdict() -> None:
+    done = inspect(str(GOLDEN / "full.gguf"))
+    assert done.returncode == 0, done.stderr
+    for words in ("3 DeltaNet, 1 attention", "hidden 128", "F16", "KV pages", "It fits"):
+        assert words in done.stdout
+
+
+def test_json_is_one_object_and_nothing_else() -> None:
+    done = inspect(str(GOLDEN / "quant-Q2_0.gguf"), "--json", "--context", "64")
+    report = json.loads(done.stdout)
+    assert report["placement"]["context"] == 64
+    assert {"Q2_0", "F32"} <= {entry["type"] for entry in report["formats"]}
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"GGUF", b"GGML" + bytes(100), b"GGUF\x03\0\0\0" + b"\xff" * 16]
+)
+def test_an_unusable_file_gets_one_line_and_status_2(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "ünusable model.gguf"
+    path.write_bytes(content)
+    done = inspect(str(path))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_file_is_named() -> None:
+    done = inspect("no such model.gguf")
+    assert done.returncode == 2
+    assert "no such model.gguf" in done.stderr

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from engine.core.config import KvType, RunConfig
+from engine.core.errors import ConfigError, ResourceError
+from engine.core.gguf_header import ModelHeader, read_model_header
+from engine.core.machine import Machine
+from engine.core.placement import (
+    MAX_WINDOW,
+    Tier,
+    Verdict,
+    kv_page_bytes,
+    model_config_of,
+    place_on_cpu,
+    require_private_memory,
+    state_bytes,
+)
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+GIB = 1 << 30
+
+
+def machine(total_gib: float = 32, free_gib: float = 24) -> Machine:
+    return Machine(
+        system="Linux",
+        cpu_name="a processor",
+        physical_cores=8,
+        logical_cores=16,
+        ram_total_bytes=int(total_gib * GIB),
+        ram_available_bytes=int(free_gib * GIB),
+        swap_total_bytes=0,
+    )
+
+
+@pytest.fixture(scope="module")
+def header() -> ModelHeader:
+    return read_model_header(GOLDEN / "full.gguf")
+
+
+def test_every_byte_of_the_file_is_placed_once(header: ModelHeader) -> None:
+    placement = place_on_cpu(machine(), header, RunConfig())
+    mapped = sum(part.num_bytes for part in placement.parts if part.tier is not Tier.RAM)
+    assert mapped == sum(info.num_bytes for _shard, info in header.tensors.values())
+
+
+def test_the_sums_are_those_of_the_parts(header: ModelHeader) -> None:
+    placement = place_on_cpu(machine(), header, RunConfig())
+    private = sum(part.num_bytes for part in placement.parts if part.tier is Tier.RAM)
+    in_ram = sum(part.num_bytes for part in placement.parts if part.tier is not Tier.DISK)
+    assert (placement.private_bytes, placement.needed_bytes) == (private, in_ram)
+
+
+def test_a_page_counts_keys_values_raw_and_pooled_index_keys(header: ModelHeader) -> None:
+    model = model_config_of(header)
+    per_token = 2 * model.num_kv_heads * model.head_dim + model.index_dim
+    pooled = model.index_dim * 256 // model.block_ratio
+    layers = 1  # L L L A
+    assert kv_page_bytes(model, KvType.F16, 256) == 2 * layers * (256 * per_token + pooled)
+    assert kv_page_bytes(model, KvType.F32, 256) == 2 * kv_page_bytes(model, KvType.F16, 256)
+
+
+def test_the_real_model_needs_the_bytes_of_the_specification(header: ModelHeader) -> None:
+    """Spec section 6: 113,246,208 bytes of delta state for 36 layers, 27,648 bytes of KV a token."""
+    real = dataclasses.replace(
+        model_config_of(header),
+        layer_kinds=tuple(
+            model_config_of(header).layer_kinds[3 if (i + 1) % 4 == 0 else 0] for i in range(48)
+        ),
+        num_kv_heads=2,
+        head_dim=256,
+        index_dim=128,
+        block_ratio=4,
+        delta_num_k_heads=16,
+        delta_num_v_heads=48,
+        delta_head_dim=128,
+        delta_conv_kernel=4,
+        ple=None,
+    )
+    pooled_and_raw_token = 24_576 + 3_072 + 768
+    assert kv_page_bytes(real, KvType.F16, 256) == 256 * pooled_and_raw_token
+    window = 36 * 4 * MAX_WINDOW * (10_240 + 16 * 128 + 48 * 128 + 96)
+    assert state_bytes(real) == 2 * (113_246_208 + 4_423_680) + window
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "verdict"),
+    [(32.0, 24.0, Verdict.FITS), (1.3, 0.05, Verdict.TIGHT), (0.9, 0.05, Verdict.DOES_NOT_FIT)],
+)
+def test_the_verdict_follows_memory_and_says_the_sizes(
+    header: ModelHeader, total: float, free: float, verdict: Verdict
+) -> None:
+    placement = place_on_cpu(machine(total, free), header, RunConfig())
+    assert placement.verdict is verdict
+    assert "GiB" in placement.reasons[0]
+
+
+def test_context_defaults_to_what_the_model_knows_up_to_32768(header: ModelHeader) -> None:
+    assert place_on_cpu(machine(), header, RunConfig()).context == 4096
+    assert place_on_cpu(machine(), header, RunConfig(context=100)).context == 100
+
+
+def test_a_context_beyond_the_model_is_refused_by_name(header: ModelHeader) -> None:
+    with pytest.raises(ConfigError, match=r"5000 tokens is longer than the model's 4096"):
+        place_on_cpu(machine(), header, RunConfig(context=5000))
+
+
+def test_pages_hold_whole_index_blocks() -> None:
+    odd = read_model_header(GOLDEN / "odd.gguf")  # ratio 3
+    placement = place_on_cpu(machine(), odd, RunConfig())
+    assert placement.page_tokens == 255
+    assert placement.kv_pages * 255 >= placement.context
+
+
+def test_one_full_context_always_has_pages_and_each_other_sequence_one(
+    header: ModelHeader,
+) -> None:
+    placement = place_on_cpu(machine(32, 0.000_1), header, RunConfig(parallel=4))
+    assert placement.kv_pages == 4096 // 256 + 3
+    assert any("share" in reason for reason in placement.reasons)
+
+
+def test_caches_beyond_all_memory_are_refused_before_loading(header: ModelHeader) -> None:
+    small = machine(0.1, 0.05)
+    placement = place_on_cpu(small, header, RunConfig())
+    with pytest.raises(ResourceError, match=r"Lower context .* parallel"):
+        require_private_memory(placement, small)
+    require_private_memory(placement, machine())
