@@ -1,0 +1,64 @@
+"""How a worker's end is said in plain words."""
+
+from __future__ import annotations
+
+import signal
+
+from engine.core.errors import EngineError
+
+# NTSTATUS values with which Windows ends a process; seen as its exit code.
+_WINDOWS_REASONS = {
+    0xC0000005: "crashed (access violation)",
+    0xC0000006: "could not read its model file any more: the drive is gone or damaged",
+    0xC0000017: "was ended because memory ran out",
+    0xC000001D: "met an instruction that this processor does not have",
+    0xC000012D: "was ended because memory ran out",
+    0xC000013A: "was ended from outside",
+}
+_SIGNAL_REASONS = {
+    "SIGKILL": "was killed, most likely by the system because memory ran out",
+    "SIGTERM": "was ended from outside",
+    "SIGSEGV": "crashed (SIGSEGV)",
+    "SIGABRT": "crashed (SIGABRT)",
+    "SIGFPE": "crashed (SIGFPE)",
+    "SIGBUS": "could not read its model file any more: the file was changed or the drive failed",
+    "SIGILL": "met an instruction that this processor does not have",
+}
+
+
+class WorkerDied(EngineError):  # noqa: N818  # an event more than a mistake
+    """The model process is gone; what it was computing is lost."""
+
+    code = "engine_failed"
+
+
+class WorkerFailed(EngineError):  # noqa: N818  # the same
+    """The model process said why it cannot load or go on; `code` and `params` are its own."""
+
+    code = "load_failed"
+
+
+def exit_reason(returncode: int) -> str:
+    """What an exit status means, as the rest of a sentence about the process.
+
+    >>> exit_reason(-9)
+    'was killed, most likely by the system because memory ran out'
+    >>> exit_reason(3)
+    'ended unexpectedly with exit status 3'
+    """
+    if returncode < 0:
+        try:
+            name = signal.Signals(-returncode).name
+        except ValueError:
+            name = f"signal {-returncode}"
+        return _SIGNAL_REASONS.get(name, f"was ended by {name}")
+    reason = _WINDOWS_REASONS.get(returncode)
+    return reason or f"ended unexpectedly with exit status {returncode}"
+
+
+def died(reason: str, returncode: int | None = None) -> WorkerDied:
+    """The error for a worker whose process `reason` (a rest of a sentence)."""
+    return WorkerDied(
+        f"The model process {reason}. It is started again for the next request; the log says more.",
+        params={"reason": reason, "exit_status": returncode},
+    )
