@@ -127,7 +127,7 @@ def printable(text: str | bytes, limit: int = 80) -> str:
     if isinstance(text, bytes):
         text = text[: 4 * limit].decode("utf-8", "backslashreplace")
     if len(text) > limit:
-        text = text[: limit - 3] + "..."
+        text = text[: limit - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

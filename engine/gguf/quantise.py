@@ -79,7 +79,10 @@ def _bf16(values: Floats) -> Bytes:
 
 
 def _q8_0(blocks: Floats) -> Bytes:
-    d = _as_half(np.abs(blocks).max(axis=1) / np.float32(127))
+    largest = np.abs(blocks).max(axis=1)
+    d = _as_half(largest / np.float32(127))
+    # Where float16 gets coarse (below 2^-14) a scale rounded down would cut the largest value off.
+    d = np.where(d * np.float32(127.5) < largest, _next_half(d), d)
     q = np.clip(np.rint(_divide(blocks, d)), -127, 127)
     return np.concatenate([_half_bytes(d), q.astype(np.int8).view(np.uint8)], axis=1)
 
@@ -157,6 +160,10 @@ def _as_half(d: Floats) -> Floats:
     """The nearest float16 numbers, still as float32: what a decoder will multiply with."""
     with np.errstate(under="ignore"):
         return np.clip(d, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16).astype(np.float32)
+
+
+def _next_half(d: Floats) -> Floats:
+    return np.nextafter(d.astype(np.float16), np.float16(np.inf)).astype(np.float32)
 
 
 def _half_bytes(d: Floats) -> Bytes:

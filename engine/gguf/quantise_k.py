@@ -76,7 +76,7 @@ def _least_squares(groups: Floats, q: Floats) -> tuple[Floats, Floats]:
 
 def _levels(groups: Floats, scale: Floats, minimum: Floats) -> Floats:
     """The nearest q in 0..15 for each value."""
-    inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
+    inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 1e-30)
     scaled: Floats = (groups + minimum[..., None]) * inverse[..., None]
     return np.clip(np.rint(scaled), 0, 15)
 

@@ -247,7 +247,8 @@ def _packed_string(text: str) -> bytes:
 def _packed_value(key: str, value: MetadataValue, value_type: GgufValueType | None) -> bytes:
     """A value with its type before it."""
     if isinstance(value, str | bool | int | float):
-        value_type = value_type or _type_for([value], key, _INTEGER_TYPES)
+        if value_type is None:
+            value_type = _type_for([value], key, _INTEGER_TYPES)
         return struct.pack("<I", value_type) + _packed_elements(key, [value], value_type)
     if value_type is None:
         u32, i32, u64, i64 = _INTEGER_TYPES
