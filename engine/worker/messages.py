@@ -61,9 +61,12 @@ class Start:
         stop_ids: tokens that end the answer.
         sampling: how tokens are chosen.
         repeat_stop_tokens: end when one token comes so often in a row; 0 = never.
-        think_close_id: the token that ends thinking, for `rescue_ids`; -1 = none.
+        think_close_id: the token that ends thinking, for the rules below; -1 = none.
         rescue_ids: tokens that take the place of a stop id which comes before `think_close_id`,
             once (a model that stops in mid-thought, M19 of the tools format).
+        think_budget: most tokens before `think_close_id`; 0 = no limit.
+        budget_ids: what is appended when the budget is used up; ends with `think_close_id` and
+            what follows it.
         call_open_id: penalties are off from this token ...
         call_close_id: ... to this one (arguments must reproduce text); -1 = none.
     """
@@ -77,6 +80,8 @@ class Start:
     repeat_stop_tokens: int = 0
     think_close_id: int = -1
     rescue_ids: tuple[int, ...] = ()
+    think_budget: int = 0
+    budget_ids: tuple[int, ...] = ()
     call_open_id: int = -1
     call_close_id: int = -1
 

@@ -31,7 +31,7 @@ from engine.worker.messages import (
 EVERY_KIND: list[Message] = [
     Load({"model": "/päth with space/\udcff.gguf", "sampling": {"top_k": 3, "x": [1, None, 2.5]}}),
     Start("r1", (1, 2, 3), 5, (7,), SamplingParams(logit_bias=((4, -1.5),), seed=-(2**63)), 256),
-    Start("r2", (), 1, (), SamplingParams(), 0, 9, (9, 10), 3, 4),
+    Start("r2", (), 1, (), SamplingParams(), 0, 9, (9, 10), 5, (6, 9), 3, 4),
     Cancel("r1"),
     Force("r1", (1, 2)),
     StatusQuery(),

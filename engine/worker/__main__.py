@@ -1,0 +1,44 @@
+"""`python -m engine.worker [--script FILE.json]`: what the front starts; not for people."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+# Before numpy is imported: our kernels have their own threads, and two pools would fight for the
+# same cores.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+
+def main() -> int:
+    """Serve one front until it asks to quit or goes away."""
+    parser = argparse.ArgumentParser(prog="python -m engine.worker", description=__doc__)
+    parser.add_argument("--script", type=Path, help="play this script instead of a model")
+    arguments = parser.parse_args()
+
+    from engine.worker.channel import open_channel  # noqa: PLC0415  # the environment is set now
+
+    channel = open_channel()
+    logging.basicConfig(
+        level=os.environ.get("STRATUM_LOG", "INFO").upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    if arguments.script is not None:
+        from engine.worker.script_player import run_scripted_worker  # noqa: PLC0415
+
+        return run_scripted_worker(channel, arguments.script)
+
+    from engine.worker.process import run_worker  # noqa: PLC0415  # imports numpy
+
+    return run_worker(channel)
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stderr.flush()
+    os._exit(status)  # daemon threads and native pools must not hold up the end
