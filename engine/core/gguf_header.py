@@ -18,7 +18,14 @@ from pathlib import Path
 
 from engine.core.errors import ModelFileError
 from engine.core.gguf_parse import GgufHeader, TensorInfo, parse_header, read_header
-from engine.core.gguf_values import MetadataArray, MetadataValue, StringArray, damaged, printable
+from engine.core.gguf_values import (
+    MetadataArray,
+    MetadataValue,
+    StringArray,
+    damaged,
+    printable,
+    quoted,
+)
 
 __all__ = [
     "GgufHeader",
@@ -169,7 +176,7 @@ def _join_tensors(paths: list[Path], shards: list[GgufHeader]) -> dict[str, tupl
                 other = paths[tensors[tensor.name][0]].name
                 raise ModelFileError(
                     f"The files {printable(other)} and {printable(paths[index].name)} both hold the "
-                    f"tensor {printable(tensor.name)}, so they are not parts of one model; download "
+                    f"tensor {quoted(tensor.name)}, so they are not parts of one model; download "
                     "the parts of one model again.",
                     code="shard_foreign",
                     params={"file": paths[index].name, "tensor": tensor.name},

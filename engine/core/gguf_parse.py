@@ -24,6 +24,7 @@ from engine.core.gguf_values import (
     MetadataValue,
     damaged,
     printable,
+    quoted,
 )
 
 MAGIC = b"GGUF"
@@ -145,7 +146,7 @@ def parse_header(buffer: Buffer, file_size: int, name: str = "model.gguf") -> Gg
     for _ in range(num_tensors):
         tensor = _read_tensor(cursor)
         if tensor.name in tensors:
-            raise damaged(name, f"the tensor {printable(tensor.name)} is listed twice")
+            raise damaged(name, f"the tensor {quoted(tensor.name)} is listed twice")
         tensors[tensor.name] = tensor
     data_start = -(-cursor.position // alignment) * alignment
     header = GgufHeader(version, metadata, tuple(tensors.values()), alignment, data_start)
@@ -188,8 +189,8 @@ def _read_metadata(cursor: Cursor, num_keys: int) -> dict[str, MetadataValue]:
         if not key:
             raise damaged(cursor.file_name, "a metadata key has no name")
         if key in metadata:
-            raise damaged(cursor.file_name, f"the metadata key {printable(key)} is there twice")
-        metadata[key] = cursor.value(printable(key))
+            raise damaged(cursor.file_name, f"the metadata key {quoted(key)} is there twice")
+        metadata[key] = cursor.value(quoted(key))
     return metadata
 
 
@@ -200,10 +201,11 @@ def _alignment(metadata: Mapping[str, MetadataValue], name: str) -> int:
         or not 8 <= alignment <= MAX_ALIGNMENT
         or alignment & (alignment - 1)
     ):
+        shown = alignment if isinstance(alignment, int | float) else "a text or list"
         raise damaged(
             name,
-            f"its general.alignment is {printable(str(alignment))} and must be a power of two from "
-            f"8 to {MAX_ALIGNMENT}",
+            f"its general.alignment must be a power of two from 8 to {MAX_ALIGNMENT}, which {shown} "
+            "is not",
         )
     return alignment
 
@@ -213,7 +215,7 @@ def _read_tensor(cursor: Cursor) -> TensorInfo:
     name = cursor.string("a tensor's name", MAX_NAME_BYTES)
     if not name:
         raise damaged(file_name, "a tensor has no name")
-    shown = printable(name)
+    shown = quoted(name)
     what = f"the description of the tensor {shown}"
     num_dimensions = cursor.u32(what)
     if not 1 <= num_dimensions <= MAX_DIMENSIONS:
@@ -251,7 +253,7 @@ def _check_places(header: GgufHeader, file_size: int, name: str) -> None:
     data_bytes = file_size - header.data_start
     last_name, last_end = "", 0
     for tensor in sorted(header.tensors, key=lambda tensor: tensor.offset):
-        shown = printable(tensor.name)
+        shown = quoted(tensor.name)
         if tensor.offset % header.alignment:
             raise damaged(
                 name,

@@ -112,7 +112,7 @@ class StringArray(Sequence[str]):
             return raw.decode()
         except UnicodeDecodeError as error:
             raise damaged(
-                self._file_name, f"a string in one of its lists is not UTF-8 ({printable(raw)})"
+                self._file_name, f"a string in one of its lists is not UTF-8 ({quoted(raw)})"
             ) from error
 
 
@@ -129,6 +129,11 @@ def printable(text: str | bytes, limit: int = 80) -> str:
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def quoted(name: str | bytes) -> str:
+    """A key, a tensor's name or other text of a file as it may stand in a message."""
+    return '"' + printable(name).replace('"', "'") + '"'
 
 
 def damaged(file_name: str, cause: str, code: str = "gguf_damaged") -> ModelFileError:
@@ -220,7 +225,7 @@ class Cursor:
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
-            raise damaged(self.file_name, f"{what} is not UTF-8 ({printable(raw)})") from error
+            raise damaged(self.file_name, f"{what} is not UTF-8 ({quoted(raw)})") from error
 
     def value_type(self, key: str) -> GgufValueType:
         """The next u32, as the type of the value of `key`."""

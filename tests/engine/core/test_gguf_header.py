@@ -155,7 +155,7 @@ def test_a_shard_of_another_model_is_refused(shards, foreign):
 def test_a_tensor_in_two_shards_is_named_with_both(shards):
     shards[1].write_bytes(shard(1, 3, ("a", "c")))
     message = refusal(shards[0]).message
-    for word in ("tensor c,", "00002-of", "00003-of"):
+    for word in ('tensor "c",', "00002-of", "00003-of"):
         assert word in message
 
 
