@@ -1,0 +1,241 @@
+"""The draft head (MTP, spec section 7): one more layer that predicts the token after the next.
+
+Entry i of the head's cache is made from the trunk's streams of token i and from token i + 1:
+
+    first = sequence.mtp_length
+    result = model.mtp.forward([DraftEntry(sequence, streams, next_tokens)])   # entries first, ...
+    draft = int(result.logits[0].argmax())
+    again = model.mtp.forward([DraftEntry(sequence, result.streams.copy()[-1:], [draft])])
+    sequence.truncate_mtp(first + len(next_tokens))    # forget what was made while drafting
+
+The draft step feeds the head's own streams back in place of the trunk's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.core.errors import InputError
+from engine.model.config import LayerKind, ModelConfig, check_architecture, parse_config
+from engine.model.layers import Layer
+from engine.model.limits import ModelLimits
+from engine.model.metadata import refuse
+from engine.model.mtp_layouts import MtpNames, find_mtp_names
+from engine.model.pools import kv_pool
+from engine.model.shapes import check_layer_shapes, require
+from engine.model.tensor_parts import column_range
+from engine.model.weights import LayerWeights, TrunkWeights, WeightLoader
+from engine.model.workspace import Workspace
+from engine.ops.base import Ops
+from engine.ops.pools import KvPool
+from engine.ops.weights import HyperConnectionWeights, Matrix
+from engine.sequence.batch import LogitsWanted, PassResult, logit_rows
+from engine.sequence.plan_builder import PlanBuilder, PlannedRows
+from engine.sequence.rope import RopeAngles
+from engine.sequence.state import SequenceState
+
+if TYPE_CHECKING:
+    from engine.gguf.reader import GgufFile
+
+FloatArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MtpWeights:
+    """The head's weights; embedding and output are the trunk's unless the head has its own."""
+
+    embedding: Matrix  # (V, H)
+    output: Matrix  # (V, H)
+    fc_embedding: Matrix  # (H, H)
+    fc_hidden: Matrix  # (H, H)
+    embedding_norm: FloatArray  # (H,)
+    hidden_norm: FloatArray  # (hc*H,), one norm over all streams
+    layer: LayerWeights
+    exit_mix: HyperConnectionWeights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DraftEntry:
+    """New cache entries of one sequence, from `state.mtp_length` on.
+
+    Attributes:
+        state: the sequence.
+        streams: `[n, hc, H]` of the tokens before: the trunk's, or the head's own while drafting.
+        next_tokens: the token after each of them.
+        logits: which entries get logits.
+    """
+
+    state: SequenceState
+    streams: FloatArray
+    next_tokens: Sequence[int]
+    logits: LogitsWanted = LogitsWanted.LAST
+
+
+class MtpHead:
+    """The loaded head.
+
+    Attributes:
+        config: its sizes (attention and experts may differ from the trunk's).
+        kv: its pages, numbered like the trunk's.
+    """
+
+    def __init__(
+        self, config: ModelConfig, limits: ModelLimits, ops: Ops, weights: MtpWeights
+    ) -> None:
+        self.config = config
+        self.kv: KvPool = kv_pool(config, limits, ops)
+        self._limits = limits
+        self._ops = ops
+        self._weights = weights
+        self._layer = Layer(weights=weights.layer, pool=self.kv, ple=None)
+        self._workspace = Workspace(config, ops, limits.max_rows)
+        hc, H = config.num_streams, config.hidden_size
+        self._normed = ops.zeros((limits.max_rows, hc * H))
+        self._embedded = ops.zeros((limits.max_rows, H))
+        self._plans = PlanBuilder(
+            max_rows=limits.max_rows,
+            max_sequences=limits.max_sequences,
+            max_pages=-(-limits.context // limits.page_size(config.block_ratio)),
+            block_ratio=config.block_ratio,
+            angles=RopeAngles(config.rope_dim, config.rope_theta, config.rope_sections),
+        )
+
+    def forward(self, entries: Sequence[DraftEntry]) -> PassResult:
+        """Append entries and predict; `streams` of the result feed the next draft step.
+
+        The entries count at once (`state.mtp_length` grows); `state.truncate_mtp` takes them back.
+
+        Raises:
+            InputError: a token id is not in the vocabulary, or a context would be exceeded.
+            ResourceError: the key/value cache is full.
+        """
+        ops, weights, config = self._ops, self._weights, self.config
+        num_rows = self._check(entries)
+        for entry in entries:
+            entry.state.begin_mtp(len(entry.next_tokens))
+        plan = self._plans.build(
+            [PlannedRows(e.state, e.state.mtp_length, e.next_tokens) for e in entries]
+        )
+        rows = self._workspace.rows(num_rows)
+        normed, embedded = self._normed[:num_rows], self._embedded[:num_rows]
+        hc, H = config.num_streams, config.hidden_size
+
+        rows.ids[...] = plan.token_ids
+        ops.gather_rows(weights.embedding, rows.ids, rows.x)
+        ops.rms_norm(rows.x, weights.embedding_norm, config.rms_eps, rows.y)
+        ops.matmul([weights.fc_embedding], rows.y, [embedded])
+        for index, entry in enumerate(entries):
+            rows.streams[plan.seq_start[index] : plan.seq_start[index + 1]] = entry.streams
+        flat = rows.streams.reshape(num_rows, hc * H)
+        ops.rms_norm(flat, weights.hidden_norm, config.rms_eps, normed)
+        # The same matrix for every stream: (R * hc, H) rows, at most max_rows at a time.
+        stream_rows, outputs = normed.reshape(-1, H), rows.streams.reshape(-1, H)
+        for start in range(0, len(stream_rows), self._limits.max_rows):
+            part = slice(start, start + self._limits.max_rows)
+            ops.matmul([weights.fc_hidden], stream_rows[part], [outputs[part]])
+        ops.add_to_streams(embedded, rows.streams)
+        self._layer.run(ops, plan, rows)
+
+        wanted = logit_rows([e.logits for e in entries], plan.seq_start)
+        streams, mixed, logits = self._workspace.head(len(wanted))
+        if len(wanted):
+            np.take(rows.streams, wanted, axis=0, out=streams)
+            ops.hc_mix(weights.exit_mix, streams, mixed, None)
+            ops.matmul([weights.output], mixed, [logits])
+        for entry in entries:
+            entry.state.mtp_length += len(entry.next_tokens)
+        return PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
+
+    def _check(self, entries: Sequence[DraftEntry]) -> int:
+        num_rows = sum(len(e.next_tokens) for e in entries)
+        if not 1 <= num_rows <= self._limits.max_rows:
+            raise ValueError(f"{num_rows} rows in a pass of at most {self._limits.max_rows}")
+        shape = (self.config.num_streams, self.config.hidden_size)
+        for entry in entries:
+            if entry.streams.shape != (len(entry.next_tokens), *shape):
+                raise ValueError(f"streams of shape {entry.streams.shape}")
+            if not all(0 <= t < self.config.vocab_size for t in entry.next_tokens):
+                raise InputError("A draft token is not in the model's vocabulary.")
+        return num_rows
+
+
+def load_mtp(
+    trunk: ModelConfig,
+    limits: ModelLimits,
+    ops: Ops,
+    trunk_weights: TrunkWeights,
+    file: GgufFile,
+    *,
+    is_sidecar: bool,
+) -> MtpHead:
+    """The draft head of a file, for this trunk.
+
+    Raises:
+        ModelFileError: the file holds no head that fits, or one of an unknown layout.
+    """
+    config = _sidecar_config(trunk, file) if is_sidecar else trunk
+    prefix = f"blk.{trunk.num_layers}."
+    names = find_mtp_names(file.tensors, trunk.num_layers, is_sidecar=is_sidecar)
+    _check_shapes(config, names, prefix, file)
+    loader = WeightLoader(config, file.tensors, ops, limits.context)
+    if names.joined is not None:
+        joined, H = file.tensors[names.joined], config.hidden_size
+        fc_embedding = ops.matrix(column_range(joined, 0, H))
+        fc_hidden = ops.matrix(column_range(joined, H, 2 * H))
+    else:
+        fc_embedding, fc_hidden = (loader.matrix(name) for name in names.separate)
+    embedding, output = trunk_weights.embedding, trunk_weights.output
+    if is_sidecar and "token_embd.weight" in file.tensors:
+        embedding = loader.matrix("token_embd.weight")
+    if is_sidecar and "output.weight" in file.tensors:
+        output = loader.matrix("output.weight")
+    weights = MtpWeights(
+        embedding=embedding,
+        output=output,
+        fc_embedding=fc_embedding,
+        fc_hidden=fc_hidden,
+        embedding_norm=loader.vector(names.embedding_norm).reshape(-1),
+        hidden_norm=loader.vector(names.hidden_norm).reshape(-1),
+        layer=loader.layer(prefix, LayerKind.ATTENTION, ple=None),
+        exit_mix=loader.mix_of(names.exit_norm, names.exit_down, names.exit_up, None),
+    )
+    return MtpHead(config, limits, ops, weights)
+
+
+def _sidecar_config(trunk: ModelConfig, file: GgufFile) -> ModelConfig:
+    check_architecture(file.metadata)
+    config = parse_config(file.metadata, trunk.vocab_size)
+    pairs = (
+        ("hidden size", config.hidden_size, trunk.hidden_size),
+        ("streams", config.num_streams, trunk.num_streams),
+        ("trunk layers", config.num_layers, trunk.num_layers),
+        ("block ratio", config.block_ratio, trunk.block_ratio),
+        ("rotated dimensions", config.rope_dim, trunk.rope_dim),
+    )
+    for what, own, wanted in pairs:
+        if own != wanted:
+            refuse(f"its draft head (MTP) belongs to another model ({what}: {own} for {wanted})")
+    return config
+
+
+def _check_shapes(config: ModelConfig, names: MtpNames, prefix: str, file: GgufFile) -> None:
+    hc, H, r = config.num_streams, config.hidden_size, config.low_rank
+    tensors = file.tensors
+    if names.joined is not None:
+        require(tensors, names.joined, ((H, 2 * H),))
+    for matrix in names.separate:
+        require(tensors, matrix, ((H, H),))
+    require(tensors, names.embedding_norm, ((H,),))
+    require(tensors, names.hidden_norm, ((hc * H,), (hc, H)))
+    require(tensors, names.exit_norm, ((hc * H,), (hc, H)))
+    require(tensors, names.exit_down, ((r, hc * H),))
+    require(tensors, names.exit_up, ((hc * H, r),))
+    for shared in ("token_embd.weight", "output.weight"):
+        if shared in tensors:
+            require(tensors, shared, ((config.vocab_size, H),))
+    check_layer_shapes(config, prefix, tensors, is_delta=False)

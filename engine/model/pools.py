@@ -1,0 +1,50 @@
+"""Allocates the state pools of a model: what all its sequences remember (spec section 6)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.model.config import ModelConfig, PleConfig
+from engine.model.limits import KvType, ModelLimits
+from engine.ops.base import Ops
+from engine.ops.pools import DeltaPool, KvPool, PlePool
+
+
+def delta_pool(config: ModelConfig, limits: ModelLimits, ops: Ops) -> DeltaPool:
+    """State of one DeltaNet layer."""
+    slots, W = limits.max_sequences, limits.max_window
+    nk, nv, d = config.delta_num_k_heads, config.delta_num_v_heads, config.delta_head_dim
+    return DeltaPool(
+        state=ops.zeros((slots, 2, nv, d, d)),
+        conv=ops.zeros((slots, 2, config.delta_conv_kernel - 1, config.delta_channels)),
+        window_conv=ops.zeros((slots, W, config.delta_channels)),
+        window_k=ops.zeros((slots, W, nk, d)),
+        window_v=ops.zeros((slots, W, nv, d)),
+        window_decay=ops.zeros((slots, W, nv)),
+        window_beta=ops.zeros((slots, W, nv)),
+    )
+
+
+def ple_pool(config: ModelConfig, ple: PleConfig, limits: ModelLimits, ops: Ops) -> PlePool:
+    """Convolution history of the n-gram layer."""
+    slots, width = limits.max_sequences, config.num_streams * config.hidden_size
+    num_history = (ple.conv_kernel - 1) * ple.ngram_size
+    return PlePool(
+        conv=ops.zeros((slots, 2, num_history, width)),
+        window=ops.zeros((slots, limits.max_window, width)),
+    )
+
+
+def kv_pool(config: ModelConfig, limits: ModelLimits, ops: Ops) -> KvPool:
+    """Key/value pages of one attention layer."""
+    dtype = np.float16 if limits.kv_type is KvType.F16 else np.float32
+    ratio = config.block_ratio
+    pages, size = limits.num_pages(ratio), limits.page_size(ratio)
+    heads = (pages, size, config.num_kv_heads, config.head_dim)
+    return KvPool(
+        keys=ops.zeros(heads, dtype),
+        values=ops.zeros(heads, dtype),
+        index_raw=ops.zeros((pages, size, config.index_dim), dtype),
+        index_pooled=ops.zeros((pages, size // ratio, config.index_dim), dtype),
+        page_tokens=size,
+    )

@@ -1,0 +1,36 @@
+"""Parts of stored tensors as tensors of their own, without decoding where the blocks allow it.
+
+Row ranges of a 2-D tensor are views. Row ranges of stacked experts and column ranges are copies:
+they happen once, at load, and only for files that store two matrices as one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.core.ggml_types import GgmlType
+from engine.gguf.reader import Tensor
+
+
+def row_range(tensor: Tensor, start: int, stop: int) -> Tensor:
+    """Rows start..stop-1 of a 2-D tensor, or of each matrix of a 3-D one."""
+    if len(tensor.shape) == 2:
+        data = tensor.data[start * tensor.row_bytes : stop * tensor.row_bytes]
+        return Tensor(tensor.name, tensor.type, (stop - start, tensor.shape[1]), data)
+    count, rows, columns = tensor.shape
+    parts = tensor.data.reshape(count, rows, tensor.row_bytes)[:, start:stop]
+    data = np.ascontiguousarray(parts).reshape(-1)
+    return Tensor(tensor.name, tensor.type, (count, stop - start, columns), data)
+
+
+def column_range(tensor: Tensor, start: int, stop: int) -> Tensor:
+    """Columns start..stop-1 of a 2-D tensor; decoded to float32 where a block would be cut."""
+    rows = tensor.shape[0]
+    shape = (rows, stop - start)
+    block = tensor.type.block_values
+    if start % block or stop % block:
+        values = np.ascontiguousarray(tensor.dequantise()[:, start:stop])
+        return Tensor(tensor.name, GgmlType.F32, shape, values.reshape(-1).view(np.uint8))
+    first, last = start // block * tensor.type.block_bytes, stop // block * tensor.type.block_bytes
+    parts = tensor.data.reshape(rows, tensor.row_bytes)[:, first:last]
+    return Tensor(tensor.name, tensor.type, shape, np.ascontiguousarray(parts).reshape(-1))

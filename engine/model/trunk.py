@@ -1,0 +1,264 @@
+"""The model: loads, and takes batches of tokens through its layers (spec section 4).
+
+    model = Model.load(file, ops, ModelLimits(context=4096))
+    sequence = model.new_sequence()
+    result = model.forward(Batch([BatchEntry(sequence, prompt)]))
+    sequence.commit(len(prompt))             # the state is now that of the whole prompt
+    next_token = int(result.logits[0].argmax())
+
+A pass may be left between layers: `for _ in model.layers(batch)` and break; nothing remains of it.
+No arithmetic here: operations compute, sequences remember.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.core.errors import InputError
+from engine.memory.kv_pages import PagePool
+from engine.model.config import ModelConfig
+from engine.model.layers import Layer
+from engine.model.limits import ModelLimits
+from engine.model.mtp import MtpHead, load_mtp
+from engine.model.ple_hash import PleHash
+from engine.model.pools import delta_pool, kv_pool, ple_pool
+from engine.model.weights import Progress, TrunkWeights, WeightLoader
+from engine.model.workspace import RowBuffers, Workspace
+from engine.ops.base import Ops
+from engine.ops.plan import PassPlan
+from engine.ops.pools import DeltaPool, KvPool, PlePool
+from engine.ops.weights import DeltaWeights, PleWeights
+from engine.sequence.batch import Batch, BatchEntry, PassResult, logit_rows
+from engine.sequence.plan_builder import PlanBuilder, PlannedRows
+from engine.sequence.rope import RopeAngles
+from engine.sequence.state import SequenceState, StateStore
+
+if TYPE_CHECKING:
+    from engine.gguf.reader import GgufFile
+
+
+class PassBuffers:
+    """What one pass in flight needs for itself: activations and plan."""
+
+    def __init__(self, config: ModelConfig, limits: ModelLimits, ops: Ops) -> None:
+        page_size = limits.page_size(config.block_ratio)
+        self.workspace = Workspace(config, ops, limits.max_rows)
+        self.plans = PlanBuilder(
+            max_rows=limits.max_rows,
+            max_sequences=limits.max_sequences,
+            max_pages=-(-limits.context // page_size),
+            block_ratio=config.block_ratio,
+            angles=RopeAngles(config.rope_dim, config.rope_theta, config.rope_sections),
+        )
+
+
+class Model:
+    """A loaded model with memory for its sequences.
+
+    Attributes:
+        config: its sizes.
+        limits: what its buffers are sized for.
+        ops: the operations that compute.
+        mtp: the draft head, None when there is none.
+        store: the state of all sequences.
+    """
+
+    def __init__(
+        self, config: ModelConfig, limits: ModelLimits, ops: Ops, weights: TrunkWeights
+    ) -> None:
+        self.config = config
+        self.limits = limits
+        self.ops = ops
+        self.mtp: MtpHead | None = None
+        self.weights = weights
+        self.store = StateStore(
+            ops=ops,
+            delta=[],
+            ple=[],
+            kv=[],
+            pages=PagePool(
+                limits.num_pages(config.block_ratio), limits.page_size(config.block_ratio)
+            ),
+            free_slots=list(range(limits.max_sequences - 1, -1, -1)),
+            context=limits.context,
+            max_window=limits.max_window,
+            num_tail_tokens=0 if config.ple is None else config.ple.ngram_size - 1,
+        )
+        self._layers = [self._make_layer(i) for i in range(config.num_layers)]
+        self._hash = None if config.ple is None else PleHash(config.ple)
+        self._buffers = PassBuffers(config, limits, ops)
+
+    @classmethod
+    def load(
+        cls,
+        file: GgufFile,
+        ops: Ops,
+        limits: ModelLimits,
+        progress: Progress | None = None,
+        mtp_file: GgufFile | None = None,
+    ) -> Model:
+        """Load a model, with the draft head that lies in the file or in a file of its own.
+
+        Args:
+            file: the model; must stay open while the model lives.
+            ops: what computes; made with limits that cover `limits`.
+            limits: sizes of buffers.
+            progress: called with (layers done, layers in all).
+            mtp_file: a draft head's file; wins over one in the model's file.
+
+        Raises:
+            ModelFileError: the file is no model that we know, or damaged.
+        """
+        config = ModelConfig.from_metadata(file.metadata, file.tensors)
+        loader = WeightLoader(config, file.tensors, ops, limits.context)
+        weights = loader.trunk(progress)
+        model = cls(config, limits, ops, weights)
+        if mtp_file is not None or config.num_mtp_layers:
+            model.mtp = load_mtp(
+                config,
+                limits,
+                ops,
+                weights,
+                file if mtp_file is None else mtp_file,
+                is_sidecar=mtp_file is not None,
+            )
+            model.store.kv.append(model.mtp.kv)
+        return model
+
+    def _make_layer(self, layer_idx: int) -> Layer:
+        config, limits, ops, store = self.config, self.limits, self.ops, self.store
+        weights = self.weights.layers[layer_idx]
+        pool: DeltaPool | KvPool
+        if isinstance(weights.mixer, DeltaWeights):
+            pool = delta_pool(config, limits, ops)
+            store.delta.append((weights.mixer, pool))
+        else:
+            pool = kv_pool(config, limits, ops)
+            store.kv.append(pool)
+        ple = self._make_ple_pool(weights.ple)
+        if ple is not None and weights.ple is not None:
+            store.ple.append((weights.ple, ple))
+        return Layer(weights=weights, pool=pool, ple=ple)
+
+    def _make_ple_pool(self, weights: PleWeights | None) -> PlePool | None:
+        if weights is None or self.config.ple is None:
+            return None
+        return ple_pool(self.config, self.config.ple, self.limits, self.ops)
+
+    # -- sequences -------------------------------------------------------------------------------
+
+    def new_sequence(self) -> SequenceState:
+        """An empty sequence.
+
+        Raises:
+            ResourceError: `limits.max_sequences` are alive.
+        """
+        return SequenceState(self.store)
+
+    def new_buffers(self) -> PassBuffers:
+        """Buffers for one more pass in flight, while another is left between two layers."""
+        return PassBuffers(self.config, self.limits, self.ops)
+
+    # -- passes ----------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch) -> PassResult:
+        """Compute a batch; each of its sequences waits for `commit` afterwards.
+
+        Raises:
+            InputError: a token id is not in the vocabulary, or a context would be exceeded.
+            ResourceError: the key/value cache is full.
+        """
+        layers = self.layers(batch)
+        while True:
+            try:
+                next(layers)
+            except StopIteration as end:
+                result: PassResult = end.value
+                return result
+
+    def layers(
+        self, batch: Batch, buffers: PassBuffers | None = None
+    ) -> Generator[int, None, PassResult]:
+        """Compute a batch layer by layer; yields each layer's index when it is done.
+
+        Leaving the generator (or an error in it) abandons the pass without a trace. Its return
+        value is the result.
+
+        Args:
+            batch: what to compute.
+            buffers: of `new_buffers`, for a pass that runs while another one is left open.
+        """
+        buffers = self._buffers if buffers is None else buffers
+        self._check(batch)
+        finished = False
+        try:
+            for entry in batch.entries:
+                entry.state.begin_pass(entry.token_ids, entry.rope_positions)
+            plan = buffers.plans.build(
+                [PlannedRows(e.state, e.state.length, e.token_ids) for e in batch.entries]
+            )
+            rows = buffers.workspace.rows(batch.num_rows)
+            self._embed(batch, plan, rows)
+            for layer_idx, layer in enumerate(self._layers):
+                layer.run(self.ops, plan, rows)
+                yield layer_idx
+            result = self._head(batch, plan, rows, buffers.workspace)
+            for index, entry in enumerate(batch.entries):
+                entry.state.finish_pass(result.streams_of(index))
+            finished = True
+            return result
+        finally:
+            if not finished:
+                for entry in batch.entries:
+                    entry.state.abandon_pass()
+
+    def workspace_rows(self, num_rows: int) -> RowBuffers:
+        """Activations of the pass under way, for looking at it between layers."""
+        return self._buffers.workspace.rows(num_rows)
+
+    def _check(self, batch: Batch) -> None:
+        if batch.num_rows > self.limits.max_rows:
+            raise ValueError(f"{batch.num_rows} rows in a pass of at most {self.limits.max_rows}")
+        if len(batch.entries) > self.limits.max_sequences:
+            raise ValueError(f"{len(batch.entries)} sequences in a pass")
+        for entry in batch.entries:
+            check_token_ids(entry, self.config.vocab_size)
+
+    def _embed(self, batch: Batch, plan: PassPlan, rows: RowBuffers) -> None:
+        rows.ids[...] = plan.token_ids
+        self.ops.gather_rows(self.weights.embedding, rows.ids, rows.x)
+        self.ops.fill_streams(rows.x, rows.streams)
+        if self._hash is not None:
+            for index, entry in enumerate(batch.entries):
+                part = slice(int(plan.seq_start[index]), int(plan.seq_start[index + 1]))
+                rows.ple_rows[part] = self._hash.rows(rows.ids[part], entry.state.token_tail)
+
+    def _head(
+        self, batch: Batch, plan: PassPlan, rows: RowBuffers, workspace: Workspace
+    ) -> PassResult:
+        wanted = logit_rows([e.logits for e in batch.entries], plan.seq_start)
+        streams, mixed, logits = workspace.head(len(wanted))
+        if len(wanted):
+            np.take(rows.streams, wanted, axis=0, out=streams)
+            self.ops.hc_mix(self.weights.final_mix, streams, mixed, None)
+            self.ops.matmul([self.weights.output], mixed, [logits])
+        return PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
+
+
+def check_token_ids(entry: BatchEntry, vocab_size: int) -> None:
+    """Refuse ids outside of the vocabulary.
+
+    Raises:
+        InputError: there is one.
+    """
+    low, high = min(entry.token_ids), max(entry.token_ids)
+    if low < 0 or high >= vocab_size:
+        wrong = low if low < 0 else high
+        raise InputError(
+            f"The token id {wrong} is not in the model's vocabulary of {vocab_size} tokens.",
+            code="token_out_of_range",
+            params={"token": int(wrong), "vocabulary": vocab_size},
+        )

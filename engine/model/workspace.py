@@ -1,0 +1,117 @@
+"""The buffers of a pass, allocated once: activations, and the small arrays of the plan.
+
+A pass of R rows uses the first R rows of each buffer. The views for each R are made once and kept,
+so a decode step slices nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.config import ModelConfig
+from engine.ops.base import Ops
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int32]
+
+_MAX_KEPT_VIEWS = 64  # passes of other sizes than small windows and full chunks are rare
+
+
+@dataclass(slots=True, eq=False)
+class RowBuffers:
+    """Activations of R rows. `streams` lives through a pass, the others through a layer."""
+
+    streams: FloatArray  # (R, hc, H)
+    x: FloatArray  # (R, H) input of a mixer or of the experts
+    y: FloatArray  # (R, H) their output
+    inject: FloatArray  # (R, hc)
+    ids: npt.NDArray[np.int64]  # (R,) token ids as table rows
+    ple_rows: npt.NDArray[np.int64]  # (R, n-gram heads)
+    ple_input: FloatArray  # (R, H) joined table rows
+    ple_key: FloatArray  # (R, hc * H)
+    delta_qkv: FloatArray  # (R, C)
+    delta_z: FloatArray  # (R, inner)
+    delta_alpha: FloatArray  # (R, num_v_heads)
+    delta_beta: FloatArray  # (R, num_v_heads)
+    delta_mixed: FloatArray  # (R, inner)
+    attn_q: FloatArray  # (R, num_heads * 2 * head_dim)
+    attn_k: FloatArray  # (R, num_kv_heads * head_dim)
+    attn_v: FloatArray  # (R, num_kv_heads * head_dim)
+    attn_index_q: FloatArray  # (R, num_index_heads * index_dim)
+    attn_index_k: FloatArray  # (R, index_dim)
+    attn_mixed: FloatArray  # (R, num_heads * head_dim)
+    expert_ids: IntArray  # (R, num_used)
+    expert_weights: FloatArray  # (R, num_used)
+
+    def first(self, num_rows: int) -> RowBuffers:
+        """The first rows of every buffer."""
+        return RowBuffers(*(getattr(self, name)[:num_rows] for name in self.__slots__))
+
+
+class Workspace:
+    """All buffers of one pass in flight."""
+
+    def __init__(self, config: ModelConfig, ops: Ops, max_rows: int) -> None:
+        self.max_rows = max_rows
+        self._config = config
+        self._ops = ops
+        self._rows = _allocate(config, ops, max_rows)
+        self._views: dict[int, RowBuffers] = {max_rows: self._rows}
+        hc, H = config.num_streams, config.hidden_size
+        self._head_streams = ops.zeros((1, hc, H))
+        self._mixed = ops.zeros((1, H))
+        self._logits = ops.zeros((1, config.vocab_size))
+
+    def rows(self, num_rows: int) -> RowBuffers:
+        """Buffers of a pass with this many rows."""
+        views = self._views.get(num_rows)
+        if views is None:
+            views = self._rows.first(num_rows)
+            if len(self._views) < _MAX_KEPT_VIEWS:
+                self._views[num_rows] = views
+        return views
+
+    def head(self, num_rows: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Streams `[n, hc, H]`, mixed rows `[n, H]` and logits `[n, V]` of rows with logits.
+
+        Grows to the largest number asked for: a vocabulary is large, and most passes want one row.
+        """
+        if num_rows > len(self._logits):
+            config = self._config
+            count = min(self.max_rows, max(num_rows, 2 * len(self._logits)))
+            self._head_streams = self._ops.zeros((count, config.num_streams, config.hidden_size))
+            self._mixed = self._ops.zeros((count, config.hidden_size))
+            self._logits = self._ops.zeros((count, config.vocab_size))
+        return self._head_streams[:num_rows], self._mixed[:num_rows], self._logits[:num_rows]
+
+
+def _allocate(config: ModelConfig, ops: Ops, R: int) -> RowBuffers:
+    hc, H = config.num_streams, config.hidden_size
+    ple_heads = config.ple.num_heads if config.ple is not None else 0
+    kv_width = config.num_kv_heads * config.head_dim
+    return RowBuffers(
+        streams=ops.zeros((R, hc, H)),
+        x=ops.zeros((R, H)),
+        y=ops.zeros((R, H)),
+        inject=ops.zeros((R, hc)),
+        ids=np.zeros(R, np.int64),
+        ple_rows=np.zeros((R, ple_heads), np.int64),
+        ple_input=ops.zeros((R, H if ple_heads else 0)),
+        ple_key=ops.zeros((R, hc * H if ple_heads else 0)),
+        delta_qkv=ops.zeros((R, config.delta_channels)),
+        delta_z=ops.zeros((R, config.delta_inner)),
+        delta_alpha=ops.zeros((R, config.delta_num_v_heads)),
+        delta_beta=ops.zeros((R, config.delta_num_v_heads)),
+        delta_mixed=ops.zeros((R, config.delta_inner)),
+        attn_q=ops.zeros((R, config.num_heads * 2 * config.head_dim)),
+        attn_k=ops.zeros((R, kv_width)),
+        attn_v=ops.zeros((R, kv_width)),
+        attn_index_q=ops.zeros((R, config.num_index_heads * config.index_dim)),
+        attn_index_k=ops.zeros((R, config.index_dim)),
+        attn_mixed=ops.zeros((R, config.num_heads * config.head_dim)),
+        expert_ids=ops.zeros((R, config.num_experts_used), np.int32),
+        expert_weights=ops.zeros((R, config.num_experts_used)),
+    )

@@ -1,0 +1,103 @@
+"""A pass in words: which sequences go on with which tokens, and what comes out of it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.sequence.state import SequenceState
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int32]
+
+
+class LogitsWanted(enum.Enum):
+    """Which of an entry's rows get logits."""
+
+    NONE = "none"
+    LAST = "last"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchEntry:
+    """One sequence's part of a pass.
+
+    Attributes:
+        state: the sequence; must appear once in a batch.
+        token_ids: the tokens that follow its committed ones, at least one.
+        logits: which rows get logits.
+        rope_positions: `[n, 3]` positions (time, row, column) where an image is; None for text.
+    """
+
+    state: SequenceState
+    token_ids: Sequence[int]
+    logits: LogitsWanted = LogitsWanted.LAST
+    rope_positions: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.token_ids) == 0:
+            raise ValueError("an entry needs tokens")
+        if self.rope_positions is not None and self.rope_positions.shape != (
+            len(self.token_ids),
+            3,
+        ):
+            raise ValueError(f"rope positions of shape {self.rope_positions.shape}")
+
+
+class Batch:
+    """The entries of one pass; their rows follow each other in this order."""
+
+    def __init__(self, entries: Iterable[BatchEntry]) -> None:
+        self.entries = tuple(entries)
+        if not self.entries:
+            raise ValueError("a batch needs entries")
+        if len({id(e.state) for e in self.entries}) != len(self.entries):
+            raise ValueError("a sequence appears twice in one batch")
+
+    @property
+    def num_rows(self) -> int:
+        """Tokens of all entries."""
+        return sum(len(e.token_ids) for e in self.entries)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PassResult:
+    """What a pass computed. The arrays are views of buffers that the next pass reuses.
+
+    Attributes:
+        logits: of the rows where they were asked for.
+        logit_rows: the row that each of them belongs to, ascending.
+        streams: residual streams of every row after the last layer, before the final mixer.
+        seq_start: first row of each entry, and the number of rows at the end.
+    """
+
+    logits: FloatArray  # (n, V)
+    logit_rows: IntArray  # (n,)
+    streams: FloatArray  # (R, hc, H)
+    seq_start: IntArray  # (S + 1,)
+
+    def logits_of(self, entry: int) -> FloatArray:
+        """Logits of one entry's rows, `[k, V]`."""
+        first, stop = np.searchsorted(self.logit_rows, self.seq_start[entry : entry + 2])
+        return self.logits[first:stop]
+
+    def streams_of(self, entry: int) -> FloatArray:
+        """Streams of one entry's rows, `[n, hc, H]`."""
+        return self.streams[self.seq_start[entry] : self.seq_start[entry + 1]]
+
+
+def logit_rows(wanted: Sequence[LogitsWanted], seq_start: IntArray) -> IntArray:
+    """Rows that get logits, ascending."""
+    rows: list[int] = []
+    for i, want in enumerate(wanted):
+        first, stop = int(seq_start[i]), int(seq_start[i + 1])
+        if want is LogitsWanted.ALL:
+            rows.extend(range(first, stop))
+        elif want is LogitsWanted.LAST:
+            rows.append(stop - 1)
+    return np.array(rows, np.int32)

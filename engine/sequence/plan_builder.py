@@ -1,0 +1,92 @@
+"""Makes the plan of a pass: the ragged batch as small arrays, in buffers allocated once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.ops.plan import PassPlan
+from engine.sequence.rope import RopeAngles
+from engine.sequence.state import SequenceState
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedRows:
+    """Rows of one sequence: tokens for the positions from `first` on."""
+
+    state: SequenceState
+    first: int
+    token_ids: Sequence[int]
+
+
+class PlanBuilder:
+    """Buffers for plans of at most `max_rows` rows and `max_sequences` sequences."""
+
+    def __init__(
+        self,
+        max_rows: int,
+        max_sequences: int,
+        max_pages: int,
+        block_ratio: int,
+        angles: RopeAngles,
+    ) -> None:
+        self._ratio = block_ratio
+        self._angles = angles
+        shape = (max_rows, angles.num_angles)
+        self._arrays = PassPlan(
+            token_ids=np.zeros(max_rows, np.int32),
+            positions=np.zeros(max_rows, np.int32),
+            row_seq=np.zeros(max_rows, np.int32),
+            seq_start=np.zeros(max_sequences + 1, np.int32),
+            seq_slot=np.zeros(max_sequences, np.int32),
+            seq_half=np.zeros(max_sequences, np.int32),
+            seq_length=np.zeros(max_sequences, np.int32),
+            page_table=np.full((max_sequences, max_pages), -1, np.int32),
+            rope_cos=np.zeros(shape, np.float32),
+            rope_sin=np.zeros(shape, np.float32),
+            block_rope_cos=np.zeros(shape, np.float32),
+            block_rope_sin=np.zeros(shape, np.float32),
+        )
+
+    def build(self, entries: Sequence[PlannedRows]) -> PassPlan:
+        """The plan, as views that the next call overwrites."""
+        a = self._arrays
+        row = 0
+        for s, entry in enumerate(entries):
+            state, count = entry.state, len(entry.token_ids)
+            part = slice(row, row + count)
+            a.token_ids[part] = entry.token_ids
+            a.positions[part] = range(entry.first, entry.first + count)
+            a.row_seq[part] = s
+            a.seq_start[s] = row
+            a.seq_slot[s] = state.slot
+            a.seq_half[s] = state.half
+            a.seq_length[s] = entry.first
+            pages = state.pages.pages
+            a.page_table[s, : len(pages)] = pages
+            a.page_table[s, len(pages) :] = -1
+            positions = a.positions[part]
+            self._angles.write(state.rope.at(positions), a.rope_cos[part], a.rope_sin[part])
+            block_starts = np.maximum(positions - (self._ratio - 1), 0)  # of rows that end a block
+            self._angles.write(
+                state.rope.at(block_starts), a.block_rope_cos[part], a.block_rope_sin[part]
+            )
+            row += count
+        num_sequences = len(entries)
+        a.seq_start[num_sequences] = row
+        return PassPlan(
+            token_ids=a.token_ids[:row],
+            positions=a.positions[:row],
+            row_seq=a.row_seq[:row],
+            seq_start=a.seq_start[: num_sequences + 1],
+            seq_slot=a.seq_slot[:num_sequences],
+            seq_half=a.seq_half[:num_sequences],
+            seq_length=a.seq_length[:num_sequences],
+            page_table=a.page_table[:num_sequences],
+            rope_cos=a.rope_cos[:row],
+            rope_sin=a.rope_sin[:row],
+            block_rope_cos=a.block_rope_cos[:row],
+            block_rope_sin=a.block_rope_sin[:row],
+        )
