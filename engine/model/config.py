@@ -137,7 +137,7 @@ def check_architecture(metadata: Mapping[str, object]) -> None:
         named = repr(architecture)[:60] if isinstance(architecture, str) else "not stated"
         raise ModelFileError(
             f"The model's architecture is {named}; this engine runs {ARCHITECTURE} "
-            "(Qwen3.8-Flash-Next) only. Choose another file.",
+            "(Qwen3.8-Flash-Next) only; choose another file.",
             code="unknown_architecture",
         )
 

@@ -19,7 +19,7 @@ def refuse(reason: str) -> NoReturn:
     Args:
         reason: cause, as the second half of a sentence.
     """
-    raise ModelFileError(f"This model file cannot be used: {reason}. Choose another file.")
+    raise ModelFileError(f"This model file cannot be used: {reason}; choose another file.")
 
 
 class MetadataReader:

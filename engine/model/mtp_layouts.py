@@ -49,7 +49,7 @@ def find_mtp_names(tensors: Mapping[str, Tensor], block_idx: int, *, is_sidecar:
         if found is None:
             raise ModelFileError(
                 f"The draft head (MTP) lacks its {part} ({candidates[0]}); the file is incomplete "
-                "or of an unknown layout. Choose another file for the draft head, or none."
+                "or of an unknown layout, so choose another file for the draft head, or none."
             )
         return found
 

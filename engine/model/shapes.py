@@ -126,7 +126,7 @@ def _check_ple_shapes(config: ModelConfig, ple: PleConfig, tensors: Mapping[str,
     if table.shape[0] < ple.num_table_rows:
         raise ModelFileError(
             f"The n-gram table per_layer_token_embd.weight has {table.shape[0]} rows, but its heads "
-            f"reach {ple.num_table_rows}; the file is damaged or incomplete. Download it again."
+            f"reach {ple.num_table_rows}; the file is damaged or incomplete, so download it again."
         )
     for layer in ple.layers:
         prefix = f"blk.{layer}.ple_"
@@ -158,13 +158,13 @@ def require(tensors: Mapping[str, HasShape], name: str, shapes: tuple[Shape, ...
 
 def _missing(name: str) -> ModelFileError:
     return ModelFileError(
-        f"The model file lacks the tensor {name}; it is incomplete or of an unknown variant. "
-        "Download it again, or choose another file."
+        f"The model file lacks the tensor {name}; it is incomplete or of an unknown variant, "
+        "so download it again, or choose another file."
     )
 
 
 def _wrong(name: str, shape: Shape, shapes: tuple[Shape, ...]) -> ModelFileError:
     return ModelFileError(
         f"The tensor {name} has the shape {tuple(shape)}, but the metadata say {shapes[0]}; "
-        "the file is damaged or of an unknown variant. Choose another file."
+        "the file is damaged or of an unknown variant, so choose another one."
     )

@@ -303,6 +303,6 @@ class Ops(ABC):
 def no_kernel_message(name: str, type_name: str) -> str:
     """The sentence for a tensor whose format an implementation cannot compute."""
     return (
-        f"The tensor {name} is stored as {type_name}, which this version cannot compute. "
-        "Choose a file in another quantisation."
+        f"The tensor {name} is stored as {type_name}, which this version cannot compute; "
+        "choose a file in another quantisation."
     )
