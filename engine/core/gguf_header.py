@@ -109,13 +109,13 @@ def _sibling_paths(path: Path) -> list[Path]:
             code="shard_name",
             params={"file": path.name},
         )
-    if not path.exists():
+    if not _exists(path):
         return [path]  # reading it says so, without speaking of its siblings
     paths: list[Path] = []
     for index in range(1, count + 1):
         name = f"{match['stem']}-{index:05d}-of-{count:05d}{match['suffix']}"
         paths.append(path.with_name(name))
-        if not paths[-1].exists():
+        if not _exists(paths[-1]):
             raise ModelFileError(
                 f"The file {printable(name)}, part {index} of the {count} of this model, is missing "
                 f"beside {printable(path.name)}; download it into the same folder.",
@@ -123,6 +123,13 @@ def _sibling_paths(path: Path) -> list[Path]:
                 params={"file": name, "number": index, "count": count},
             )
     return paths
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a folder that may not be looked into, a name too long for the disk
+        return False
 
 
 def _integer(header: GgufHeader, key: str, file_name: str) -> int | None:

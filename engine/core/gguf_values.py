@@ -27,7 +27,7 @@ MAX_HEADER_BYTES = 128 << 20
 MAX_NAME_BYTES = 65_535
 MAX_ARRAYS = 65_536
 MAX_ARRAY_DEPTH = 4
-MAX_BOOLS = 1 << 22
+MAX_BOOLS = 1 << 22  # in all lists of a file together: each takes a byte there and 8 bytes here
 
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
@@ -154,12 +154,21 @@ class Cursor:
         file_name: the file's name, for messages.
     """
 
-    __slots__ = ("_buffer", "_file_size", "_num_arrays", "end", "file_name", "position")
+    __slots__ = (
+        "_bools_left",
+        "_buffer",
+        "_file_size",
+        "_num_arrays",
+        "end",
+        "file_name",
+        "position",
+    )
 
     def __init__(self, buffer: Buffer, file_size: int, file_name: str) -> None:
         self._buffer = buffer
         self._file_size = file_size
         self._num_arrays = 0
+        self._bools_left = MAX_BOOLS
         self.position = 0
         self.end = min(len(buffer), file_size, MAX_HEADER_BYTES)
         self.file_name = file_name
@@ -262,7 +271,8 @@ class Cursor:
             num_arrays = self.count(f"elements in the key {key}", 12, MAX_ARRAYS)
             return tuple(self._array(key, what, depth + 1) for _ in range(num_arrays))
         if element_type is GgufValueType.BOOL:
-            num_bools = self.count(f"elements in the key {key}", 1, MAX_BOOLS)
+            num_bools = self.count(f"elements in the key {key}", 1, self._bools_left)
+            self._bools_left -= num_bools
             return tuple(byte != 0 for byte in self.take(num_bools, what))
         numbers: array[int] | array[float] = array(NUMBER_CODES[element_type])
         num_numbers = self.count(f"elements in the key {key}", numbers.itemsize)

@@ -181,3 +181,7 @@ def test_a_file_name_with_an_impossible_part_is_refused(tmp_path, numbers):
     path = tmp_path / f"m-{numbers}.gguf"
     path.write_bytes(shard(0, 2, ()))
     assert refusal(path).code == "shard_name"
+
+
+def test_a_shard_name_too_long_for_the_disk_is_refused(tmp_path):
+    refusal(tmp_path / ("x" * 5000 + "-00001-of-00002.gguf"))

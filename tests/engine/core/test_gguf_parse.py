@@ -204,6 +204,13 @@ def test_lists_inside_lists_are_bounded():
     assert "lists inside lists" in refusal(gguf([wide])).message
 
 
+def test_lists_of_booleans_are_bounded_together():
+    half = 1 << 21
+    lists = [array_key(name, BOOL, half, bytes(half)) for name in "abc"]
+    assert len(parse(gguf(lists[:2])).metadata["b"]) == half
+    assert "0 is the most" in refusal(gguf(lists)).message
+
+
 def test_a_file_cut_at_any_byte_is_refused():
     keys = [u32_key("a", 1), array_key("t", STRING, 2, string("ab") + string("c"))]
     whole = gguf(keys, [tensor("t", [16, 2], 1)], data_bytes=64)
