@@ -1,0 +1,162 @@
+"""Chooses the next token from logits.
+
+Order, as users of vLLM and llama.cpp know it: logit bias, penalties, (temperature 0: the largest
+wins, lower id on ties), temperature, top_k, top_p, min_p, draw. Temperature comes before the
+truncations, as in transformers and vLLM, for which the model's values were published; top_p sums the
+probabilities that top_k leaves, min_p compares with the most probable token.
+
+The draw of an answer's i-th token uses the i-th block of a counter-based generator keyed by the seed:
+the same seed gives the same text, whatever else runs in the same batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.core.errors import EngineError
+from engine.decode.filters import (
+    IdArray,
+    ProbabilityArray,
+    min_p_count,
+    softmax,
+    top_candidates,
+    top_p_count,
+)
+from engine.decode.penalties import Biases, Penalties
+from engine.worker.messages import SamplingParams
+
+FloatArray = npt.NDArray[np.float32]
+
+# Without top_k, top_p looks at so many candidates first, then at eight times as many, and so on: its
+# nucleus is small nearly always, and sorting everything takes 20 ms.
+FIRST_CANDIDATES = 512
+CANDIDATE_GROWTH = 8
+
+DRAW_BLOCK = 512
+
+_BELOW_ONE = float(np.nextafter(1.0, 0.0))
+_SEED_MASK = (1 << 64) - 1
+
+
+class BadLogitsError(EngineError):
+    """The model computed numbers that are none: a damaged file or a broken operation."""
+
+    code = "bad_logits"
+
+
+class Sampler:
+    """Chooses the tokens of one answer, one after the other.
+
+    Attributes:
+        num_seen: tokens of the answer so far; the position of the next draw.
+    """
+
+    def __init__(self, params: SamplingParams) -> None:
+        self.num_seen = 0
+        self._params = params
+        self._penalties = Penalties(params)
+        self._biases = Biases(params.logit_bias)
+
+    def sample(self, logits: FloatArray, *, use_penalties: bool = True) -> int:
+        """The next token's id; `logits` `[V]` is not changed.
+
+        `note` must be told every token that becomes part of the answer, this one too.
+
+        Raises:
+            BadLogitsError: a logit is NaN or plus infinity, or all are minus infinity.
+        """
+        if not np.isfinite(logits.max()):
+            raise BadLogitsError(
+                "The model computed no usable numbers. Check its file (`engine inspect`) and this "
+                "machine (`engine doctor`), or try `--ops reference`."
+            )
+        use_penalties = use_penalties and self._penalties.is_active
+        if use_penalties or self._biases.is_active:
+            logits = logits.copy()
+            self._biases.apply(logits)
+            if use_penalties:
+                self._penalties.apply(logits)
+        if self._params.temperature == 0:
+            return int(np.argmax(logits))
+        ids, probabilities = candidates(logits, self._params)
+        return int(ids[draw(probabilities, uniform(self._params.seed, self.num_seen))])
+
+    def note(self, token_id: int) -> None:
+        """A token, sampled or forced, became part of the answer."""
+        self.num_seen += 1
+        self._penalties.note(token_id)
+
+
+def candidates(
+    logits: FloatArray, params: SamplingParams
+) -> tuple[IdArray | range, ProbabilityArray]:
+    """Ids that may be drawn and their probabilities, which need not sum to one.
+
+    They come in descending order when anything truncates, else in the order of their ids.
+
+    Args:
+        logits: `[V]`, after biases and penalties.
+        params: temperature > 0, top_k, top_p and min_p are used.
+    """
+    if params.top_k == 0 and params.top_p >= 1 and params.min_p <= 0:
+        return range(len(logits)), softmax(logits, params.temperature)
+    if params.top_k > 0:
+        ids = top_candidates(logits, params.top_k)
+        probabilities = softmax(logits[ids], params.temperature)
+        count = top_p_count(probabilities, params.top_p) if params.top_p < 1 else len(ids)
+    else:
+        ids, probabilities, count = _nucleus(logits, params)
+    ids, probabilities = ids[:count], probabilities[:count]
+    if params.min_p > 0:
+        count = min_p_count(probabilities, params.min_p)
+        ids, probabilities = ids[:count], probabilities[:count]
+    return ids, probabilities
+
+
+def _nucleus(logits: FloatArray, params: SamplingParams) -> tuple[IdArray, ProbabilityArray, int]:
+    """Descending candidates of the whole vocabulary, and how many of them top_p keeps.
+
+    There are enough of them for min_p too: the last one is below its bound, or is the last of all.
+    """
+    everything = softmax(logits, params.temperature)  # (V,)
+    size = FIRST_CANDIDATES
+    while True:
+        ids = top_candidates(logits, size)
+        probabilities = everything[ids]
+        is_all = len(ids) == len(logits)
+        if is_all or (params.top_p < 1 and probabilities.sum() >= params.top_p):
+            count = top_p_count(probabilities, params.top_p) if params.top_p < 1 else len(ids)
+            return ids, probabilities, count
+        if params.min_p > 0 and probabilities[-1] < params.min_p * probabilities[0]:
+            return ids, probabilities, len(ids)  # min_p cuts before top_p would
+        size *= CANDIDATE_GROWTH
+
+
+def draw(probabilities: ProbabilityArray, u: float) -> int:
+    """The index on which `u` in [0, 1) falls; never one of probability zero."""
+    first = 0
+    if len(probabilities) > DRAW_BLOCK:  # find the block first: a cumulative sum of all takes 3 ms
+        starts = np.arange(0, len(probabilities), DRAW_BLOCK)
+        block, u = _search(np.add.reduceat(probabilities, starts), u)
+        first = int(starts[block])
+        probabilities = probabilities[first : first + DRAW_BLOCK]
+    return first + _search(probabilities, u)[0]
+
+
+def _search(weights: ProbabilityArray, u: float) -> tuple[int, float]:
+    """The index on which `u` in [0, 1) of the sum falls, and where in its weight, in [0, 1)."""
+    total = np.cumsum(weights)
+    target = u * float(total[-1])
+    index = int(np.searchsorted(total, target, side="right"))
+    if index >= len(total):  # u * sum was rounded up to the sum
+        index = int(np.flatnonzero(weights)[-1])
+    before = float(total[index - 1]) if index else 0.0
+    return index, min(max((target - before) / float(weights[index]), 0.0), _BELOW_ONE)
+
+
+def uniform(seed: int, position: int) -> float:
+    """A number in [0, 1) that depends on seed and position alone (Philox 4x64)."""
+    # The position stands in the counter's second word: a draw may use 2**64 blocks of its own.
+    generator = np.random.Philox(key=seed & _SEED_MASK, counter=[0, position, 0, 0])
+    return float(np.random.Generator(generator).random())

@@ -1,0 +1,382 @@
+"""Which tokens are computed in the next pass, for whom, and what becomes of the results.
+
+One step is one pass: a token for every sequence that decodes, and up to `prompt_chunk` rows of
+prompts, first come first served. At most `parallel` requests run, the others wait in order. The
+scheduler knows messages, the model's batches and the rules of answers; it knows no pipe and no
+clock but the one it is given, so the worker, the in-process loop and the tests share it.
+
+Prompts are cut at multiples of 64 positions: DeltaNet's chunked form covers whole aligned blocks
+within one pass, so a request's results do not depend on who shared its passes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.core.errors import EngineError, ResourceError
+from engine.decode.logprobs import token_logprobs
+from engine.decode.rules import AnswerRules
+from engine.decode.sampling import Sampler
+from engine.ops.base import CHUNK_TOKENS
+from engine.sequence.batch import Batch, BatchEntry, LogitsWanted, PassResult
+from engine.sequence.state import SequenceState
+from engine.worker.messages import (
+    Done,
+    PromptProgress,
+    Start,
+    StatusReport,
+    Timings,
+    TokenLogprobs,
+    Tokens,
+)
+
+logger = logging.getLogger(__name__)
+
+FloatArray = npt.NDArray[np.float32]
+Event = PromptProgress | Tokens | Done
+
+
+class LanguageModel(Protocol):
+    """What the scheduler needs of a model."""
+
+    def new_sequence(self) -> SequenceState:
+        """An empty sequence, or a ResourceError."""
+
+    def layers(self, batch: Batch) -> Generator[int, None, PassResult]:
+        """A pass, one layer per step; leaving it abandons the pass without a trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLimits:
+    """Sizes that requests are held to.
+
+    Attributes:
+        context: tokens of one request, prompt and answer.
+        vocab_size: token ids are below this.
+        prompt_chunk: prompt rows of one pass.
+        parallel: requests that run together.
+    """
+
+    context: int
+    vocab_size: int
+    prompt_chunk: int = 256
+    parallel: int = 4
+
+    @property
+    def max_rows(self) -> int:
+        """Most rows of a pass; the model's buffers must hold them."""
+        return self.prompt_chunk + self.parallel
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """A running request. Tokens behind the state's length are still to be computed."""
+
+    start: Start
+    state: SequenceState
+    rules: AnswerRules
+    sampler: Sampler
+    tokens: list[int]
+    began_at: float
+    num_cached: int = 0
+    first_token_at: float | None = None
+    forced: deque[int] = field(default_factory=deque)
+    is_cancelled: bool = False
+
+    @property
+    def num_pending(self) -> int:
+        return len(self.tokens) - self.state.length
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A request's rows of a pass."""
+
+    request: _Request
+    num_rows: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether these rows complete what is to be computed, so that a token can be chosen."""
+        return self.num_rows == self.request.num_pending
+
+
+class Scheduler:
+    """Runs requests on a model, pass by pass.
+
+    Args:
+        model: what computes.
+        limits: sizes that requests are held to.
+        emit: called with every event, in order.
+        between_layers: called after each layer; may call `submit`, `cancel` and `force`.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        limits: SchedulerLimits,
+        emit: Callable[[Event], None],
+        between_layers: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._model = model
+        self._limits = limits
+        self._emit = emit
+        self._between_layers = between_layers
+        self._clock = clock
+        self._waiting: deque[Start] = deque()
+        self._running: list[_Request] = []
+        self._forced_early: dict[str, deque[int]] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` would do something."""
+        return bool(self._running or self._waiting)
+
+    def status(self, memory_bytes: int) -> StatusReport:
+        """What is going on."""
+        used = sum(request.state.length for request in self._running)
+        return StatusReport(len(self._running), len(self._waiting), used, memory_bytes)
+
+    # -- commands; also while a pass is under way ------------------------------------------------
+
+    def submit(self, start: Start) -> None:
+        """Queue a request; one that can never run ends with an error at once."""
+        sentence = self._objection(start)
+        if sentence:
+            self._emit(Done(start.request_id, "error", Timings(), sentence))
+        else:
+            self._waiting.append(start)
+
+    def cancel(self, request_id: str) -> None:
+        """End a request at the next boundary; unknown ones are ignored."""
+        for start in self._waiting:
+            if start.request_id == request_id:
+                self._waiting.remove(start)
+                self._forced_early.pop(request_id, None)
+                self._emit(Done(request_id, "cancelled", Timings()))
+                return
+        for request in self._running:
+            if request.start.request_id == request_id:
+                request.is_cancelled = True
+
+    def force(self, request_id: str, token_ids: Iterable[int]) -> None:
+        """Let these tokens follow the next one of an answer; unknown requests are ignored."""
+        for request in self._running:
+            if request.start.request_id == request_id:
+                request.forced.extend(token_ids)
+                return
+        if any(start.request_id == request_id for start in self._waiting):
+            self._forced_early.setdefault(request_id, deque()).extend(token_ids)
+
+    def _objection(self, start: Start) -> str:
+        limits = self._limits
+        if not start.prompt or start.max_tokens < 1:
+            return "A request needs at least one prompt token and room for one more."
+        forced = (*start.rescue_ids, *start.budget_ids, *(i for i, _ in start.sampling.logit_bias))
+        known = range(limits.vocab_size)
+        if any(token_id not in known for ids in (start.prompt, forced) for token_id in ids):
+            return f"A token id is not in the model's vocabulary of {limits.vocab_size} tokens."
+        if len(start.prompt) >= limits.context:
+            return (
+                f"The prompt has {len(start.prompt)} tokens, but the context is {limits.context}; "
+                "shorten it, or start with a larger context."
+            )
+        return ""
+
+    # -- one step --------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Compute one pass and send what came out of it."""
+        self._end_cancelled()
+        self._admit()
+        parts = self._choose_parts()
+        if parts:
+            self._run(parts)
+            self._end_cancelled()
+
+    def close(self) -> None:
+        """Cancel everything and give the sequences back."""
+        for start in list(self._waiting):
+            self.cancel(start.request_id)
+        for request in self._running:
+            request.is_cancelled = True
+        self._end_cancelled()
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._running) < self._limits.parallel:
+            try:
+                state = self._model.new_sequence()
+            except ResourceError as error:
+                if self._running:
+                    return  # one of them will give its sequence back
+                start = self._waiting.popleft()
+                self._emit(Done(start.request_id, "error", Timings(), error.message))
+                continue
+            start = self._waiting.popleft()
+            request = _Request(
+                start=start,
+                state=state,
+                rules=AnswerRules(start, self._limits.context),
+                sampler=Sampler(start.sampling),
+                tokens=list(start.prompt),
+                began_at=self._clock(),
+                forced=self._forced_early.pop(start.request_id, deque()),
+            )
+            self._running.append(request)
+            self._report_prompt(request)
+
+    def _choose_parts(self) -> list[_Part]:
+        room = self._limits.prompt_chunk
+        parts: list[_Part] = []
+        for request in self._running:
+            if request.num_pending == 1:
+                parts.append(_Part(request, 1))
+                continue
+            num_rows = chunk_rows(
+                request.state.length, request.num_pending, room, self._limits.prompt_chunk
+            )
+            if num_rows:
+                parts.append(_Part(request, num_rows))
+                room -= num_rows
+        return parts
+
+    def _run(self, parts: Sequence[_Part]) -> None:
+        try:
+            result = self._compute(parts)
+        except EngineError as error:
+            if len(parts) == 1:
+                logger.warning("a request ends with an error: %s", error)
+                self._end(parts[0].request, "error", error.message)
+                return
+            # Nothing says whose rows could not be computed; alone, each of them fares as it does
+            # in the batch, and only those at fault end.
+            for part in parts:
+                self._run([part])
+            return
+        if result is None:
+            return
+        for index, part in enumerate(parts):
+            is_last = part.is_last
+            part.request.state.commit(part.num_rows)
+            if part.request.is_cancelled:
+                continue
+            if part.request.first_token_at is None:
+                self._report_prompt(part.request)
+            if is_last:
+                self._choose_token(part.request, result.logits_of(index)[-1])
+
+    def _compute(self, parts: Sequence[_Part]) -> PassResult | None:
+        """The result, or None when the pass was left because of a cancelled request."""
+        batch = Batch(
+            BatchEntry(
+                part.request.state,
+                part.request.tokens[part.request.state.length :][: part.num_rows],
+                LogitsWanted.LAST if part.is_last else LogitsWanted.NONE,
+            )
+            for part in parts
+        )
+        layers = self._model.layers(batch)
+        while True:
+            try:
+                next(layers)
+            except StopIteration as end:
+                result: PassResult = end.value
+                return result
+            self._between_layers()
+            if _is_in_vain(parts):
+                layers.close()
+                return None
+
+    def _choose_token(self, request: _Request, logits: FloatArray) -> None:
+        """Sample, apply the answer's rules, send what was added; `logits` `[V]`."""
+        if request.first_token_at is None:
+            request.first_token_at = self._clock()
+        num_top = request.start.sampling.top_logprobs
+        try:
+            token_id = request.sampler.sample(logits, use_penalties=not request.rules.is_in_call)
+        except EngineError as error:
+            logger.error("sampling failed: %s", error)  # noqa: TRY400  # a sentence, not a fault of ours
+            self._end(request, "error", error.message)
+            return
+        added: list[int] = []
+        logprobs: list[TokenLogprobs] = []
+        outcome = request.rules.accept(token_id)
+        if outcome.is_kept:
+            added.append(token_id)
+            request.sampler.note(token_id)
+            if num_top >= 0:
+                logprobs.append(token_logprobs(logits, token_id, num_top))
+        request.forced.extendleft(reversed(outcome.append))
+        while outcome.reason is None and request.forced:
+            token_id = request.forced.popleft()
+            outcome = request.rules.accept(token_id, is_forced=True)
+            request.forced.extendleft(reversed(outcome.append))
+            added.append(token_id)
+            request.sampler.note(token_id)
+            if num_top >= 0:
+                logprobs.append(TokenLogprobs(token_id, 0.0))  # it was certain
+        request.tokens.extend(added)
+        if added:
+            self._emit(Tokens(request.start.request_id, tuple(added), tuple(logprobs)))
+        if outcome.reason is not None:
+            self._end(request, outcome.reason)
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def _end_cancelled(self) -> None:
+        for request in [request for request in self._running if request.is_cancelled]:
+            self._end(request, "cancelled")
+
+    def _end(self, request: _Request, reason: str, message: str = "") -> None:
+        self._running.remove(request)
+        self._release(request)
+        now = self._clock()
+        first_at = request.first_token_at if request.first_token_at is not None else now
+        timings = Timings(
+            prompt_tokens=len(request.start.prompt),
+            cached_tokens=request.num_cached,
+            prompt_ms=(first_at - request.began_at) * 1000,
+            generated_tokens=request.rules.num_generated,
+            generated_ms=(now - first_at) * 1000,
+        )
+        self._emit(Done(request.start.request_id, reason, timings, message))
+
+    def _release(self, request: _Request) -> None:
+        """A request's sequence is not needed any more; the place for keeping it warm."""
+        request.state.release()
+
+    def _report_prompt(self, request: _Request) -> None:
+        total = len(request.start.prompt)
+        read = min(request.state.length, total)
+        self._emit(PromptProgress(request.start.request_id, read, total, request.num_cached))
+
+
+def chunk_rows(length: int, num_pending: int, room: int, prompt_chunk: int) -> int:
+    """Rows of a prompt that go into a pass with room for `room` rows; 0 = wait.
+
+    A cut that is not the prompt's end lies at a multiple of 64 positions (unless passes are smaller
+    than that anyway).
+
+    >>> chunk_rows(0, 300, 256, 256), chunk_rows(256, 44, 256, 256), chunk_rows(0, 300, 212, 256)
+    (256, 44, 192)
+    """
+    if num_pending <= room or prompt_chunk < CHUNK_TOKENS:
+        return min(num_pending, room)
+    stop = (length + room) // CHUNK_TOKENS * CHUNK_TOKENS
+    return max(0, stop - length)
+
+
+def _is_in_vain(parts: Sequence[_Part]) -> bool:
+    """Whether a pass is better left: a prompt in it, or everything, has been cancelled."""
+    cancelled = [part for part in parts if part.request.is_cancelled]
+    return any(part.num_rows > 1 for part in cancelled) or len(cancelled) == len(parts)

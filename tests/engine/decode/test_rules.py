@@ -1,0 +1,75 @@
+"""When answers end and what is put into them."""
+
+from engine.decode.rules import AnswerRules
+from engine.worker.messages import SamplingParams, Start
+
+
+def rules(context: int = 1000, **more: object) -> AnswerRules:
+    fields: dict[str, object] = {"max_tokens": 100, "stop_ids": (1, 2)} | more
+    start = Start("r", (5,) * 10, sampling=SamplingParams(), **fields)  # type: ignore[arg-type]
+    return AnswerRules(start, context)
+
+
+def reasons(subject: AnswerRules, *token_ids: int) -> list[str | None]:
+    return [subject.accept(token_id).reason for token_id in token_ids]
+
+
+def test_a_stop_id_ends_the_answer_is_sent_and_not_counted():
+    subject = rules()
+    assert reasons(subject, 7, 2) == [None, "stop"]
+    assert subject.num_generated == 1
+
+
+def test_the_cap_ends_at_its_last_token_and_a_stop_id_comes_before_it():
+    assert reasons(rules(max_tokens=2), 7, 8) == [None, "length"]
+    assert reasons(rules(max_tokens=1), 1) == ["stop"]
+
+
+def test_a_full_context_is_told_apart_from_the_cap():
+    assert reasons(rules(context=12), 7, 8) == [None, "context"]
+    assert reasons(rules(context=12, max_tokens=2), 7, 8) == [None, "length"]
+
+
+def test_one_token_in_a_row_ends_as_repeat_and_another_in_between_does_not():
+    assert reasons(rules(repeat_stop_tokens=3), 7, 7, 8, 7, 7, 7) == [None] * 5 + ["repeat"]
+    assert reasons(rules(repeat_stop_tokens=0), *[7] * 50) == [None] * 50
+
+
+def test_a_forced_stop_id_does_not_end_the_answer():
+    assert rules().accept(1, is_forced=True).reason is None
+
+
+def test_a_stop_in_mid_thought_is_replaced_once():
+    subject = rules(think_close_id=9, rescue_ids=(9, 8))
+    first = subject.accept(1)
+    assert (first.is_kept, first.append, first.reason) == (False, (9, 8), None)
+    assert subject.num_generated == 0
+    assert subject.accept(1).reason == "stop"
+
+
+def test_a_stop_after_thinking_ends_the_answer():
+    subject = rules(think_close_id=9, rescue_ids=(9, 8))
+    assert reasons(subject, 7, 9, 7, 1) == [None, None, None, "stop"]
+
+
+def test_the_thinking_budget_appends_its_close_exactly_once():
+    subject = rules(think_close_id=9, think_budget=3, budget_ids=(8, 9))
+    outcomes = [subject.accept(7) for _ in range(3)]
+    assert [outcome.append for outcome in outcomes] == [(), (), (8, 9)]
+    for token_id in (8, 9):
+        assert subject.accept(token_id, is_forced=True).append == ()
+    assert subject.accept(7).append == ()
+
+
+def test_thinking_that_ends_in_time_is_left_alone():
+    subject = rules(think_close_id=9, think_budget=3, budget_ids=(8, 9))
+    assert [subject.accept(token_id).append for token_id in (7, 9, 7, 7)] == [()] * 4
+
+
+def test_tool_calls_are_noticed_from_open_to_close():
+    subject = rules(call_open_id=20, call_close_id=21)
+    seen = []
+    for token_id in (7, 20, 7, 21, 7):
+        subject.accept(token_id)
+        seen.append(subject.is_in_call)
+    assert seen == [False, True, True, False, False]
