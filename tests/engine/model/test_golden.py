@@ -19,7 +19,6 @@ from tests.support.golden import (
     bound,
     forward,
     load_golden,
-    model_file,
     run_tokens,
 )
 
