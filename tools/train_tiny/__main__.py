@@ -1,0 +1,75 @@
+"""Command line of the trainer: `python -m tools.train_tiny train|export|evaluate|check`."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tools.train_tiny", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    train = commands.add_parser("train", help="train from scratch, or go on with --resume")
+    train.add_argument("--folder", type=Path, required=True, help="checkpoints, tokenizer, log")
+    train.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"))
+    train.add_argument("--minutes", type=float, default=38.0)
+    train.add_argument("--threads", type=int, default=1)
+    train.add_argument("--seed", type=int, default=7)
+    train.add_argument("--adam-lr", type=float, default=3e-3)
+    train.add_argument("--no-muon", action="store_true")
+    train.add_argument("--no-compile", action="store_true")
+    train.add_argument("--resume", action="store_true")
+    export = commands.add_parser("export", help="write the GGUF file from a checkpoint")
+    export.add_argument("--folder", type=Path, required=True)
+    export.add_argument("--out", type=Path, default=Path("assets/models/stratum-tiny.gguf"))
+    export.add_argument(
+        "--template", type=Path, default=Path("assets/models/chat_template.jinja")
+    )
+    evaluate = commands.add_parser("evaluate", help="losses, drafts and sample answers")
+    evaluate.add_argument("--folder", type=Path, required=True)
+    evaluate.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"))
+    check = commands.add_parser("check", help="compare with stored logits of reference models")
+    check.add_argument("golden", type=Path)
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Runs one command; returns the exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    args = _arguments()
+    if args.command == "train":
+        from tools.train_tiny.train import Run, TrainOptions
+
+        options = TrainOptions(
+            folder=args.folder,
+            wordnet=args.wordnet,
+            minutes=args.minutes,
+            threads=args.threads,
+            seed=args.seed,
+            use_muon=not args.no_muon,
+            adam_lr=args.adam_lr,
+            is_resumed=args.resume,
+            is_compiled=not args.no_compile,
+        )
+        Run(options).train()
+        return 0
+    if args.command == "export":
+        from tools.train_tiny.export import export
+
+        export(args.folder, args.out, args.template)
+        return 0
+    if args.command == "evaluate":
+        from tools.train_tiny.evaluate import report
+
+        report(args.folder, args.wordnet)
+        return 0
+    from tools.train_tiny.check import differences
+
+    found = differences(args.golden)
+    for name, difference in found.items():
+        logging.getLogger(__name__).info("%s: largest logit difference %.2e", name, difference)
+    return 0 if max(found.values()) < 1e-4 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
