@@ -7,6 +7,9 @@ clock but the one it is given, so the worker, the in-process loop and the tests 
 
 Prompts are cut at multiples of 64 positions: DeltaNet's chunked form covers whole aligned blocks
 within one pass, so a request's results do not depend on who shared its passes.
+
+Requests share the pages of the key/value cache. One that finds none left pauses until another ends;
+when all pause, the youngest ends with an error.
 """
 
 from __future__ import annotations
@@ -90,6 +93,7 @@ class _Request:
     first_token_at: float | None = None
     forced: deque[int] = field(default_factory=deque)
     is_cancelled: bool = False
+    shortage: str = ""  # why the request pauses: no pages are left
 
     @property
     def num_pending(self) -> int:
@@ -203,6 +207,9 @@ class Scheduler:
         if parts:
             self._run(parts)
             self._end_cancelled()
+        elif self._running:
+            youngest = self._running[-1]
+            self._end(youngest, "error", youngest.shortage)
 
     def close(self) -> None:
         """Cancel everything and give the sequences back."""
@@ -213,6 +220,8 @@ class Scheduler:
         self._end_cancelled()
 
     def _admit(self) -> None:
+        if any(request.shortage for request in self._running):
+            return  # pages go to those who have begun
         while self._waiting and len(self._running) < self._limits.parallel:
             try:
                 state = self._model.new_sequence()
@@ -239,6 +248,8 @@ class Scheduler:
         room = self._limits.prompt_chunk
         parts: list[_Part] = []
         for request in self._running:
+            if request.shortage:
+                continue
             if request.num_pending == 1:
                 parts.append(_Part(request, 1))
                 continue
@@ -255,8 +266,7 @@ class Scheduler:
             result = self._compute(parts)
         except EngineError as error:
             if len(parts) == 1:
-                logger.warning("a request ends with an error: %s", error)
-                self._end(parts[0].request, "error", error.message)
+                self._set_back(parts[0].request, error)
                 return
             # Nothing says whose rows could not be computed; alone, each of them fares as it does
             # in the batch, and only those at fault end.
@@ -331,6 +341,13 @@ class Scheduler:
         if outcome.reason is not None:
             self._end(request, outcome.reason)
 
+    def _set_back(self, request: _Request, error: EngineError) -> None:
+        if isinstance(error, ResourceError) and len(self._running) > 1:
+            request.shortage = error.message
+            return
+        logger.warning("a request ends with an error: %s", error)
+        self._end(request, "error", error.message)
+
     # -- ends ------------------------------------------------------------------------------------
 
     def _end_cancelled(self) -> None:
@@ -340,6 +357,8 @@ class Scheduler:
     def _end(self, request: _Request, reason: str, message: str = "") -> None:
         self._running.remove(request)
         self._release(request)
+        for other in self._running:
+            other.shortage = ""
         now = self._clock()
         first_at = request.first_token_at if request.first_token_at is not None else now
         timings = Timings(

@@ -1,0 +1,144 @@
+"""From a run config to a model that can compute: placement, operations, weights, sequences.
+
+The worker, `run` and `bench` load through here, so they agree on every size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine import __version__
+from engine.core.config import RunConfig
+from engine.core.gguf_header import ModelHeader, read_model_header
+from engine.core.machine import probe_machine
+from engine.core.placement import (
+    MAX_WINDOW,
+    Placement,
+    Verdict,
+    place_on_cpu,
+    require_private_memory,
+)
+from engine.gguf.reader import GgufFile
+from engine.model.limits import KvType, ModelLimits
+from engine.model.trunk import Model
+from engine.ops.base import Ops
+from engine.ops.select import make_ops
+from engine.sequence.scheduler import SchedulerLimits
+
+logger = logging.getLogger(__name__)
+
+ByteProgress = Callable[[str, int, int], None]  # (phase, bytes done, bytes in all)
+
+
+@dataclass(slots=True, eq=False)
+class LoadedModel:
+    """A model in memory, and what it was loaded with.
+
+    Attributes:
+        model: computes.
+        header: of its files.
+        placement: what lives where.
+        limits: what the scheduler must keep to.
+        fingerprint: changes with anything that can change results.
+    """
+
+    model: Model
+    header: ModelHeader
+    placement: Placement
+    limits: SchedulerLimits
+    fingerprint: str
+    _file: GgufFile
+
+    @property
+    def ops(self) -> Ops:
+        """The operations that compute."""
+        return self.model.ops
+
+    def close(self) -> None:
+        """Give memory and threads back; idempotent. Nothing may compute any more."""
+        self.model.ops.close()
+        self._file.close()
+
+
+def load_model(
+    config: RunConfig, progress: ByteProgress | None = None, parallel: int | None = None
+) -> LoadedModel:
+    """Load the model that the config names.
+
+    Args:
+        config: what to load and how.
+        progress: told how far it is.
+        parallel: requests to make room for instead of the config's number.
+
+    Raises:
+        EngineError: the file, a setting or this machine does not allow it; the sentence says why.
+    """
+    if parallel is not None:
+        config = config.model_copy(update={"parallel": parallel})
+    header = read_model_header(config.model_path)
+    total_bytes = sum(info.num_bytes for _, info in header.tensors.values())
+    if progress is not None:
+        progress("weights", 0, total_bytes)
+    machine = probe_machine()
+    placement = place_on_cpu(machine, header, config)
+    require_private_memory(placement, machine)
+    if placement.verdict is not Verdict.FITS:
+        logger.warning("%s", placement.reasons[0])
+    limits = ModelLimits(
+        max_rows=config.prompt_chunk + placement.max_sequences,
+        max_window=MAX_WINDOW,
+        max_sequences=placement.max_sequences,
+        context=placement.context,
+        kv_type=KvType(config.kv_type.value),
+        kv_pages=placement.kv_pages,
+        page_tokens=placement.page_tokens,
+        threads=config.threads,
+    )
+
+    def on_step(done: int, total: int) -> None:
+        if progress is not None:
+            progress("weights", total_bytes * done // max(total, 1), total_bytes)
+
+    file = GgufFile(header)
+    try:
+        ops = make_ops(config.ops.value, limits.for_ops())
+        try:
+            model = Model.load(file, ops, limits, on_step)
+        except BaseException:
+            ops.close()
+            raise
+    except BaseException:
+        file.close()
+        raise
+    return LoadedModel(
+        model=model,
+        header=header,
+        placement=placement,
+        limits=SchedulerLimits(
+            context=placement.context,
+            vocab_size=model.config.vocab_size,
+            prompt_chunk=config.prompt_chunk,
+            parallel=placement.max_sequences,
+        ),
+        fingerprint=fingerprint(header, config, ops.name),
+        _file=file,
+    )
+
+
+def fingerprint(header: ModelHeader, config: RunConfig, ops_name: str) -> str:
+    """A short hash of what results depend on: our version, the file, operations, number formats.
+
+    The weights themselves are not read (that would take minutes); their names, types, places and
+    the files' sizes are.
+    """
+    digest = hashlib.sha256()
+    for part in (__version__, ops_name, config.kv_type.value):
+        digest.update(part.encode() + b"\0")
+    for path in header.paths:
+        digest.update(f"{path.name}:{path.stat().st_size}\n".encode(errors="surrogateescape"))
+    for name, (shard, info) in sorted(header.tensors.items()):
+        digest.update(f"{name}:{shard}:{info.type.value}:{info.offset}:{info.shape}\n".encode())
+    return f"fp_{digest.hexdigest()[:12]}"

@@ -1,0 +1,147 @@
+"""The worker's main loop: commands in, one scheduler step after the other, events out.
+
+Commands that arrive during a pass are handled between its layers, so a cancelled prompt costs at
+most one layer more.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import traceback
+
+import psutil
+from pydantic import ValidationError
+
+from engine.core.config import RunConfig
+from engine.core.errors import ConfigError, EngineError
+from engine.sequence.scheduler import Scheduler
+from engine.worker.channel import Channel
+from engine.worker.loading import LoadedModel, load_model
+from engine.worker.messages import (
+    Cancel,
+    Failed,
+    Force,
+    Load,
+    Message,
+    Progress,
+    Quit,
+    Ready,
+    Start,
+    StatusQuery,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def run_worker(channel: Channel) -> int:
+    """Serve the front until it asks to quit; the result is the exit status."""
+    worker = Worker(channel)
+    try:
+        worker.serve()
+    except EngineError as error:
+        logger.error("the worker ends: %s", error)  # noqa: TRY400  # a sentence, not a fault of ours
+        channel.send(Failed(error.code, error.message, error.params))
+        return error.exit_status
+    except MemoryError:
+        logger.exception("memory ran out")
+        sentence = "The memory of this machine ran out. Lower context or parallel."
+        channel.send(Failed("insufficient_ram", sentence, {}))
+        return 1
+    except Exception as error:  # noqa: BLE001  # the last stop: log it, tell the front, end
+        logger.critical("the worker failed: %s\n%s", error, traceback.format_exc())
+        sentence = "The model process met an unexpected error; the log says more."
+        channel.send(Failed("internal_error", sentence, {"kind": type(error).__name__}))
+        return 1
+    finally:
+        worker.close()
+    return 0
+
+
+class Worker:
+    """One loaded model at the end of a channel."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._loaded: LoadedModel | None = None
+        self._scheduler: Scheduler | None = None
+        self._process = psutil.Process()
+        self._is_quitting = False
+
+    def serve(self) -> None:
+        """Handle commands and compute until `quit`.
+
+        Raises:
+            EngineError: the model cannot be loaded.
+        """
+        while not self._is_quitting:
+            scheduler = self._scheduler
+            if scheduler is None or not scheduler.has_work:
+                self._obey(self._channel.commands.get())
+            else:
+                self._obey_all()
+                if not self._is_quitting:
+                    scheduler.step()
+
+    def close(self) -> None:
+        """Give the model's memory back."""
+        if self._loaded is not None:
+            self._loaded.close()
+
+    def _obey_all(self) -> None:
+        """Handle what has arrived; called between layers too."""
+        while True:
+            try:
+                command = self._channel.commands.get_nowait()
+            except queue.Empty:
+                return
+            self._obey(command)
+
+    def _obey(self, command: Message) -> None:
+        match command:
+            case Load(config):
+                self._load(config)
+            case Quit():
+                self._is_quitting = True
+                if self._scheduler is not None:
+                    self._scheduler.close()
+            case Start() | Cancel() | Force() | StatusQuery() if self._scheduler is not None:
+                self._obey_request(self._scheduler, command)
+            case _:
+                logger.warning("a message of kind %s is not for the worker now", command.kind)
+
+    def _obey_request(
+        self, scheduler: Scheduler, command: Start | Cancel | Force | StatusQuery
+    ) -> None:
+        match command:
+            case Start():
+                scheduler.submit(command)
+            case Cancel(request_id):
+                scheduler.cancel(request_id)
+            case Force(request_id, token_ids):
+                scheduler.force(request_id, token_ids)
+            case StatusQuery():
+                self._channel.send(scheduler.status(self._process.memory_info().rss))
+
+    def _load(self, plain_config: dict[str, object]) -> None:
+        if self._loaded is not None:
+            raise EngineError("This worker has a model already; start another one.")
+        try:
+            config = RunConfig.model_validate(plain_config)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise ConfigError(f"The setting {key} cannot be used: {first['msg']}.") from error
+        self._loaded = load_model(config, self._report)
+        self._scheduler = Scheduler(
+            self._loaded.model,
+            self._loaded.limits,
+            emit=self._channel.send,
+            between_layers=self._obey_all,
+        )
+        ready = Ready(self._loaded.limits.context, self._loaded.ops.name, self._loaded.fingerprint)
+        logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)
+        self._channel.send(ready)
+
+    def _report(self, phase: str, done_bytes: int, total_bytes: int) -> None:
+        self._channel.send(Progress(phase, done_bytes, total_bytes))
