@@ -35,7 +35,7 @@ __all__ = [
     "ThinkingLevel",
 ]
 
-MAX_SOURCE_CHARS = 100_000  # the family's templates have about 8,000
+MAX_SOURCE_CHARS = 64_000  # the family's templates have about 8,000
 MAX_DETAIL_CHARS = 300
 
 
@@ -178,14 +178,14 @@ class ChatTemplate:
         except Exception as error:
             raise TemplateError(
                 "The model's chat template cannot render this conversation: "
-                f"{str(error)[:MAX_DETAIL_CHARS]}. Use another model file, or another conversation."
+                f"{str(error)[:MAX_DETAIL_CHARS].rstrip('.')}. Use another model file, or another conversation."
             ) from error
 
 
 def _unreadable(detail: str) -> TemplateError:
     return TemplateError(
-        f"The model's chat template cannot be read: {detail[:MAX_DETAIL_CHARS]}. Use another model "
-        "file.",
+        f"The model's chat template cannot be read: {detail[:MAX_DETAIL_CHARS].rstrip('.')}. Use "
+        "another model file.",
         params={"detail": detail[:MAX_DETAIL_CHARS]},
     )
 

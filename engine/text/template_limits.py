@@ -14,17 +14,20 @@ around the rules: inheritance, includes, recursive loops, escaping.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NoReturn, cast
 
 from jinja2 import nodes
 
 from engine.core.errors import InputError
 
-BASE_UNITS = 2_000_000
-UNITS_PER_CHAR = 16  # of input: templates copy a text about five times
-UNITS_PER_VALUE = 1_500  # of input: a message has about 5 values, a pass over it 300 units
+BASE_UNITS = 1_000_000
+UNITS_PER_CHAR = 8  # of input: templates copy a text about five times, at 4 characters a unit
+UNITS_PER_VALUE = 500  # of input: a message has about 5 values, a pass over it costs 300 units
 CHARS_PER_UNIT = 4
-CALL_UNITS = 20
+PASS_UNITS = 10  # one pass of a loop, besides its body
+CALL_UNITS = 10
+MACRO_UNITS = 100  # a call of a macro, besides its body
+MAX_NODES = 8_000  # of a parsed template; the family's have about 1,500
 
 # Names of the filters that `prepare` inserts; the template lexer cannot produce them.
 LOOP_FILTER = "<loop>"
@@ -114,23 +117,35 @@ def prepare(template: nodes.Template) -> int:
     """
     for kind in _REFUSED:
         for node in template.find_all(kind):
-            raise TemplateError(
-                f"The model's chat template uses `{type(node).__name__.lower()}` in line "
-                f"{node.lineno}, which chat templates may not use. Use another model file."
-            )
+            _refuse(type(node).__name__, node)
+    num_nodes = 0
+    for part in template.find_all(nodes.Node):
+        num_nodes += 1
+        # `f(*range(10**9))` is unpacked by Python, before anybody is asked.
+        if getattr(part, "dyn_args", None) or getattr(part, "dyn_kwargs", None):
+            _refuse("*arguments", part)
+        if isinstance(part, nodes.For) and part.recursive:
+            _refuse("a recursive loop", part)
+    if num_nodes > MAX_NODES:
+        raise TemplateError(
+            f"The model's chat template has {num_nodes} parts; at most {MAX_NODES} are accepted. "
+            "Use another model file."
+        )
     bodies = [macro.body for macro in template.find_all(nodes.Macro)]
     bodies += [block.body for block in template.find_all(nodes.CallBlock)]
-    macro_units = max(map(_body_units, bodies), default=0)
+    macro_units = MACRO_UNITS + max(map(_body_units, bodies), default=0)
     for loop in list(template.find_all(nodes.For)):
-        if loop.recursive:
-            raise TemplateError(
-                f"The model's chat template has a recursive loop in line {loop.lineno}, which "
-                "chat templates may not use. Use another model file."
-            )
-        units = _body_units(loop.body) + (_num_nodes(loop.test) if loop.test else 0)
+        units = PASS_UNITS + _body_units(loop.body) + (_num_nodes(loop.test) if loop.test else 0)
         loop.iter = _filter(LOOP_FILTER, loop.iter, nodes.Const(units))
     _rewrite(template)
     return macro_units
+
+
+def _refuse(what: str, node: nodes.Node) -> NoReturn:
+    raise TemplateError(
+        f"The model's chat template uses {what} in line {node.lineno}, which chat templates may "
+        "not use. Use another model file."
+    )
 
 
 def _filter(name: str, node: nodes.Node, *args: nodes.Expr) -> nodes.Filter:

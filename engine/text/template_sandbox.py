@@ -140,6 +140,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         if isinstance(callee, types.BuiltinMethodType | types.MethodType):
             owner, name = callee.__self__, callee.__name__
             if isinstance(owner, str) and name in TEXT_METHODS:
+                for hidden in ("_loop_vars", "_block_vars"):  # Jinja's own, for its contexts
+                    kwargs.pop(hidden, None)
                 return TEXT_METHODS[name](budget, owner, *args, **kwargs)
             if (
                 (isinstance(owner, dict) and name in _MAPPING_METHODS)

@@ -42,7 +42,7 @@ PRE_TOKENIZER_REGEX = (
 PIECE_CHARS = 100_000
 # A place where the pre-tokeniser splits whatever stands around it: an ASCII letter or digit before
 # white space (no piece continues over it, and the regex looks back nowhere).
-_PIECE_END = re.compile(r"[A-Za-z0-9](?=\s)")
+_PIECE_END = re.compile(r"[A-Za-z0-9](?=[ \t\r\n])")
 
 # The regex engine gives up (and panics) on a run of about 10 million blanks; measured 2026-11-30.
 MAX_BLANK_RUN = 2_000_000
