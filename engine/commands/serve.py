@@ -1,0 +1,159 @@
+"""`engine serve`: the HTTP server.
+
+The order matters: settings, then the port, then the model file's header, and only then a worker is
+started. So whatever is wrong is said before a minute of loading, with exit status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from engine.core.config import RunConfig
+from engine.core.config_flags import add_config_flags, config_from_arguments
+from engine.core.errors import ConfigError, EngineError
+from engine.core.settings import (
+    EngineRecord,
+    load_settings,
+    read_engine_record,
+    remove_engine_record,
+    write_engine_record,
+)
+from engine.server.app import make_app
+from engine.server.front import Front
+from engine.server.http_server import HttpServer
+from engine.server.listen import bound_port, open_sockets
+from engine.server.model_side import ModelSide, open_model_side
+from engine.server.queue import RequestQueue
+from engine.server.security import MIN_KEY_CHARS, SecurityPolicy
+from engine.worker.client import scripted_command
+from engine.worker.messages import Load
+from engine.worker.scripted import load_script
+from engine.worker.supervisor import WorkerState, WorkerSupervisor
+
+logger = logging.getLogger(__name__)
+
+# Comma-separated keys; out of the command line, which other users of the machine can read.
+KEYS_VARIABLE = "STRATUM_API_KEYS"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "serve",
+        help="run the HTTP server",
+        description="Serve a model on http://127.0.0.1:8080/v1 until Ctrl-C.",
+        epilog=f"API keys may also be given, comma-separated, in {KEYS_VARIABLE}.",
+    )
+    parser.add_argument(
+        "--script",
+        type=Path,
+        metavar="FILE",
+        help="play a script instead of running a model (docs/how-it-works/scripted-worker.md)",
+    )
+    add_config_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until a signal comes; then exit status 0."""
+    if not getattr(arguments, "debug", False):
+        logging.getLogger("engine").setLevel(logging.INFO)
+    config = _with_environment_keys(config_from_arguments(arguments))
+    security = SecurityPolicy.from_config(config)
+    sockets = open_sockets(config.host, config.port, owner=_port_owner(config.port))
+    try:
+        model, command = _open_model(config, arguments.script)
+        return asyncio.run(_serve(config, security, model, command, sockets))
+    finally:
+        for listener in sockets:
+            listener.close()
+
+
+async def _serve(
+    config: RunConfig,
+    security: SecurityPolicy,
+    model: ModelSide,
+    command: list[str] | None,
+    sockets: list[socket.socket],
+) -> int:
+    worker = WorkerSupervisor(Load(config.model_dump(mode="json")), command, on_change=_log_state)
+    front = Front(
+        config=config,
+        model=model,
+        worker=worker,
+        security=security,
+        queue=RequestQueue(config.parallel, config.queue_max, config.queue_timeout_s),
+    )
+    port = bound_port(sockets[0])
+    server = HttpServer(make_app(front), front, on_started=lambda: _announce(config, port, model))
+    with _engine_record(port, front.instance):
+        worker.start_loading()
+        try:
+            await server.run_on(sockets)
+        finally:
+            await worker.close()
+    return 0
+
+
+def _open_model(config: RunConfig, script_path: Path | None) -> tuple[ModelSide, list[str] | None]:
+    """The model's text side and the worker's command (None: the real worker)."""
+    if script_path is None:
+        return open_model_side(config, config.model_path, None), None
+    script = load_script(script_path)
+    path = config.model if config.model is not None else script.model_path
+    return open_model_side(config, path, script.context), scripted_command(script_path)
+
+
+def _with_environment_keys(config: RunConfig) -> RunConfig:
+    """Add the API keys that the environment holds."""
+    keys = tuple(
+        key for part in os.environ.get(KEYS_VARIABLE, "").split(",") if (key := part.strip())
+    )
+    if any(len(key) < MIN_KEY_CHARS for key in keys):
+        raise ConfigError(
+            f"A key in {KEYS_VARIABLE} is shorter than {MIN_KEY_CHARS} characters. Use a longer one.",
+            params={"key": KEYS_VARIABLE},
+        )
+    return config.model_copy(update={"api_keys": (*config.api_keys, *keys)}) if keys else config
+
+
+def _port_owner(port: int) -> str | None:
+    """Who has the port, when it is a server of ours."""
+    with contextlib.suppress(EngineError):
+        record = read_engine_record(load_settings().data_dir)
+        if record is not None and record.port == port and psutil.pid_exists(record.pid):
+            return f"Stratum, which is already running (process {record.pid})"
+    return None
+
+
+@contextlib.contextmanager
+def _engine_record(port: int, nonce: str) -> Iterator[None]:
+    """Say in `engine.json` that the server on this port is ours, while it runs."""
+    data_dir: Path | None = None
+    try:
+        data_dir = load_settings().data_dir
+        write_engine_record(data_dir, EngineRecord(pid=os.getpid(), port=port, nonce=nonce))
+    except EngineError as error:  # the server itself works without it
+        logger.warning("the app will not recognise this server: %s", error)
+    try:
+        yield
+    finally:
+        if data_dir is not None:
+            remove_engine_record(data_dir, nonce)
+
+
+def _announce(config: RunConfig, port: int, model: ModelSide) -> None:
+    host = f"[{config.host}]" if ":" in config.host.strip("[]") else config.host
+    print(f"Stratum is ready at http://{host}:{port} (loading {model.name})", flush=True)
+
+
+def _log_state(state: WorkerState) -> None:
+    logger.info("model: %s", state.value)

@@ -1,0 +1,136 @@
+"""Requests that wait or run now: for `/status`, and for cancelling them by id."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Callable, Iterator
+
+from engine.server.errors import ApiError, not_found
+from engine.server.queue import Place, Ticket
+from engine.worker.messages import Timings
+
+
+class Phase(enum.StrEnum):
+    """What a request is doing; the values are those of `/status`."""
+
+    WAITING = "waiting"
+    READING = "reading"
+    THINKING = "thinking"
+    ANSWERING = "answering"
+    TOOL_CALL = "tool_call"
+
+
+class ActiveRequest:
+    """One request from its admission to its end. Holds counts, never text.
+
+    Attributes:
+        is_cancelled: its owner wants it to end as if the answer were complete.
+        abort_error: what to answer with when it was ended from outside.
+        end_now: set by both.
+        on_end: told when it is set; the running generation stops the worker there.
+    """
+
+    def __init__(self, request_id: str, protocol: str, prompt_tokens: int, ticket: Ticket) -> None:
+        self.request_id = request_id
+        self.protocol = protocol
+        self.prompt_tokens = prompt_tokens
+        self.ticket = ticket
+        self.phase = Phase.WAITING
+        self.prompt_read = 0
+        self.cached_tokens = 0
+        self.generated = 0
+        self.max_tokens = 0
+        self.finish = "error"
+        self.timings = Timings()
+        self.is_cancelled = False
+        self.abort_error: ApiError | None = None
+        self.end_now = asyncio.Event()
+        self.on_end: Callable[[], None] | None = None
+        self._started_s = time.monotonic()
+        self._first_token_s: float | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since admission."""
+        return time.monotonic() - self._started_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Generation speed since the first token; 0 before the second."""
+        if self._first_token_s is None or self.generated < 2:
+            return 0.0
+        passed = max(time.monotonic() - self._first_token_s, 1e-6)
+        return (self.generated - 1) / passed
+
+    def note_tokens(self, count: int) -> None:
+        """Count tokens that arrived."""
+        if count and self._first_token_s is None:
+            self._first_token_s = time.monotonic()
+        self.generated += count
+
+    def cancel(self) -> None:
+        """End the request as if its answer were complete."""
+        self.is_cancelled = True
+        self._end()
+
+    def abort(self, error: ApiError) -> None:
+        """End the request with an error."""
+        self.abort_error = error
+        self._end()
+
+    def _end(self) -> None:
+        self.end_now.set()
+        if self.on_end is not None:
+            self.on_end()
+
+    def summary(self) -> dict[str, object]:
+        """What `/status` says about it."""
+        return {
+            "request_id": self.request_id,
+            "protocol": self.protocol,
+            "prompt_tokens": self.prompt_tokens,
+            "prompt_read": self.prompt_read,
+            "cached_tokens": self.cached_tokens,
+            "generated": self.generated,
+            "max_tokens": self.max_tokens,
+            "elapsed_s": round(self.elapsed_s, 3),
+            "tokens_per_s": round(self.tokens_per_s, 2),
+        }
+
+
+class ActiveRequests:
+    """All requests that have not ended, oldest first."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, ActiveRequest] = {}
+
+    def __iter__(self) -> Iterator[ActiveRequest]:
+        return iter(tuple(self._by_id.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def add(self, request: ActiveRequest) -> None:
+        """Register a request that was admitted."""
+        self._by_id[request.request_id] = request
+
+    def remove(self, request: ActiveRequest) -> None:
+        """Forget a request that has ended."""
+        self._by_id.pop(request.request_id, None)
+
+    def running(self) -> list[ActiveRequest]:
+        """Those that have their turn."""
+        return [request for request in self if request.ticket.place is Place.RUNNING]
+
+    def find(self, request_id: str) -> ActiveRequest:
+        """The request of this id.
+
+        Raises:
+            ApiError: 404 when it is unknown or has ended.
+        """
+        request = self._by_id.get(request_id)
+        if request is None:
+            raise not_found("No request of this id is running or waiting.")
+        return request

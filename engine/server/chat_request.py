@@ -1,0 +1,161 @@
+"""The body of `POST /v1/chat/completions`, checked and put in our terms (spec/api.md section 5).
+
+What we cannot honour and would change the output is refused by name; what is only a hint is ignored.
+Hand-written, because a client's mistake must come back as one sentence with the field's path.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from engine.core.config import Effort, RunConfig
+from engine.server.chat_messages import ChatMessage, read_messages
+from engine.server.errors import invalid_value, unsupported_parameter, unsupported_value
+from engine.server.fields import Fields
+from engine.server.levels import chat_effort, preserve_thinking
+from engine.server.sampling_fields import read_output_cap, read_sampling, read_stops
+from engine.server.tool_fields import ToolUse, read_tools
+from engine.worker.messages import SamplingParams
+
+logger = logging.getLogger(__name__)
+
+MAX_CHOICES = 4
+CAP_NAMES = ("max_completion_tokens", "max_tokens", "n_predict")
+
+# Fields that would change the output, with what to do instead.
+REFUSED = {
+    "audio": "only text is generated",
+    "web_search_options": "the server never uses the network for a request",
+    "chat_template": "the model's own template is used",
+    "grammar": "output cannot be constrained yet",
+    "json_schema": "use response_format",
+    "structured_outputs": "output cannot be constrained yet",
+    "stratum_mcp": "no MCP servers can be configured yet",
+}
+REFUSED_PREFIX = "guided_"
+
+KNOWN = frozenset(
+    {
+        *("model", "messages", "stream", "stream_options", "n", "logprobs", "top_logprobs"),
+        *("tools", "tool_choice", "parallel_tool_calls", "response_format", "modalities"),
+        *("reasoning_effort", "reasoningEffort", "reasoning", "chat_template_kwargs"),
+        *("enable_thinking", "reasoning_budget_tokens", "fit_max_tokens", "timings_per_token"),
+        *("return_progress", "temperature", "top_p", "top_k", "min_p", "presence_penalty"),
+        *("frequency_penalty", "repetition_penalty", "repeat_penalty", "penalty_last_n"),
+        *("repeat_last_n", "seed", "logit_bias", "stop", "stop_sequences", *CAP_NAMES),
+        # hints, accepted and ignored
+        *("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"),
+        *("prompt_cache_retention", "prediction", "verbosity", "add_generation_prompt"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A checked chat request.
+
+    Attributes:
+        model: the name to echo; None when the client gave none.
+        messages: for `engine.text`; content is text.
+        cap: the client's own limit on output tokens.
+        budget: most thinking tokens; None = no limit of its own.
+        continues: the last message is an assistant's, and the answer continues it.
+    """
+
+    model: str | None
+    messages: tuple[ChatMessage, ...]
+    tools: ToolUse
+    effort: Effort
+    preserve_thinking: bool | None
+    sampling: SamplingParams
+    stops: tuple[str, ...]
+    cap: int | None
+    budget: int | None
+    fit_max_tokens: bool
+    choices: int
+    stream: bool
+    include_usage: bool
+    return_progress: bool
+    continues: bool
+
+
+def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: int) -> ChatRequest:
+    """Check a body.
+
+    Raises:
+        ApiError: 400 for the first problem.
+    """
+    body = Fields(data)
+    _refuse(body)
+    model = body.string("model")
+    messages = read_messages(body)
+    tools = read_tools(body)
+    continues = messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1]
+    effort = chat_effort(body, config.default_reasoning_effort)
+    if continues:
+        effort = Effort.NONE
+    _check_response_format(body)
+    stream = body.boolean("stream") or False
+    fit = body.boolean("fit_max_tokens")
+    _note_unknown(body)
+    return ChatRequest(
+        model=model or None,
+        messages=tuple(messages),
+        tools=tools,
+        effort=effort,
+        preserve_thinking=preserve_thinking(body),
+        sampling=read_sampling(body, effort, config.sampling, vocab_size),
+        stops=read_stops(body),
+        cap=read_output_cap(body, *CAP_NAMES),
+        budget=_read_budget(body, config),
+        fit_max_tokens=config.fit_max_tokens if fit is None else fit,
+        choices=body.integer("n", 1, MAX_CHOICES) or 1,
+        stream=stream,
+        include_usage=stream and _read_include_usage(body),
+        return_progress=body.boolean("return_progress") or False,
+        continues=continues,
+    )
+
+
+def _refuse(body: Fields) -> None:
+    for key, value in body.data.items():
+        if value is None:
+            continue
+        if key.startswith(REFUSED_PREFIX):
+            raise unsupported_parameter(key, "output cannot be constrained yet")
+        if key in REFUSED and value is not False:
+            raise unsupported_parameter(key, REFUSED[key])
+    if body.boolean("add_generation_prompt") is False:
+        raise unsupported_parameter("add_generation_prompt", "an answer is always generated")
+    modalities = body.array("modalities")
+    if modalities is not None and modalities != ["text"]:
+        raise unsupported_value("modalities", 'must be ["text"]; only text is generated')
+
+
+def _check_response_format(body: Fields) -> None:
+    table = body.table("response_format")
+    if table is None:
+        return
+    kind = table.required_string("type")
+    if kind in ("json_object", "json_schema"):
+        raise unsupported_value("response_format.type", f"can not be {kind} yet; use text")
+    if kind != "text":
+        raise invalid_value("response_format.type", "must be text")
+
+
+def _read_include_usage(body: Fields) -> bool:
+    options = body.table("stream_options")
+    return options is not None and options.boolean("include_usage") is True
+
+
+def _read_budget(body: Fields, config: RunConfig) -> int | None:
+    """The smallest of the limits that are set; 0 is no limit."""
+    wanted = (body.integer("reasoning_budget_tokens", 0), config.reasoning_budget_tokens)
+    return min((limit for limit in wanted if limit), default=None)
+
+
+def _note_unknown(body: Fields) -> None:
+    unknown = sorted(key[:40] for key in body.data if key not in KNOWN)
+    if unknown:
+        logger.debug("ignored fields: %s", ", ".join(unknown))

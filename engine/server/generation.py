@@ -1,0 +1,383 @@
+"""One request's life: its turn, the worker's messages, and the steps of its answer.
+
+`Generation.steps()` gives the same steps to streamed and whole answers, so both carry the same
+content by construction. Whoever consumes it may stop at any time (a client that went away): closing
+the iterator or cancelling its task ends the worker's part at once. Knows no protocol's shapes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from engine.core.errors import EngineError
+from engine.server.active import ActiveRequest, Phase
+from engine.server.context import output_room
+from engine.server.errors import ApiError
+from engine.server.front import Front, new_id
+from engine.server.logprobs import LogprobAligner
+from engine.server.tool_fields import ToolUse
+from engine.text.answer import AnswerStream
+from engine.text.events import CallEnd, ContentDelta, Event, FinishReason
+from engine.text.parser import Phase as AnswerPhase
+from engine.worker.death import WorkerDied
+from engine.worker.handle import RequestHandle
+from engine.worker.messages import (
+    Done,
+    PromptProgress,
+    Ready,
+    SamplingParams,
+    Start,
+    Timings,
+    TokenLogprobs,
+    Tokens,
+)
+from engine.worker.supervisor import WorkerState
+
+logger = logging.getLogger(__name__)
+request_log = logging.getLogger("engine.server.requests")
+
+# What closes thinking that used up its budget; the answer follows.
+BUDGET_SENTENCE = "\n\nI have thought about this long enough and will answer now.\n"
+AFTER_THINKING = "\n\n"
+
+REASONS = {
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "context": FinishReason.LENGTH,
+    "repeat": FinishReason.LENGTH,
+    "cancelled": FinishReason.CANCELLED,
+}
+
+NO_TOOLS = ToolUse()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationPlan:
+    """What to generate.
+
+    Attributes:
+        prompt: token ids.
+        max_tokens: most tokens of one choice.
+        budget: most thinking tokens, None = no limit.
+        choices: how many answers, one after the other; the seed grows by one for each.
+    """
+
+    prompt: tuple[int, ...]
+    starts_in_thinking: bool
+    max_tokens: int
+    sampling: SamplingParams
+    stops: tuple[str, ...] = ()
+    tools: ToolUse = NO_TOOLS
+    budget: int | None = None
+    choices: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The worker has started on a choice."""
+
+    choice: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRead:
+    """How much of the prompt has been read."""
+
+    choice: int
+    read: int
+    total: int
+    cached: int
+    elapsed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of the answer; `logprobs` holds entries for the tokens of its text, if wanted."""
+
+    choice: int
+    event: Event
+    logprobs: tuple[dict[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceEnd:
+    """A choice is complete.
+
+    Attributes:
+        finish: `stop`, `length` or `tool_calls`.
+        generated: output tokens, thinking included, the turn-end token not.
+        reasoning: tokens of thinking among them.
+    """
+
+    choice: int
+    finish: str
+    generated: int
+    reasoning: int
+    timings: Timings
+
+
+Step = Began | PromptRead | Delta | ChoiceEnd
+
+
+class Generation:
+    """A request that was admitted to the queue. `close` must be called in the end."""
+
+    def __init__(self, front: Front, request_id: str, protocol: str, plan: GenerationPlan) -> None:
+        """Enter the queue.
+
+        Raises:
+            ApiError: 503 while stopping, 429 when the queue is full.
+        """
+        front.check_open()
+        self.plan = plan
+        self.active = ActiveRequest(request_id, protocol, len(plan.prompt), front.queue.enter())
+        self.active.max_tokens = plan.max_tokens
+        self._front = front
+        self._started_s = time.monotonic()
+        self._is_closed = False
+        front.active.add(self.active)
+
+    async def steps(self) -> AsyncGenerator[Step, None]:
+        """All steps of all choices.
+
+        Raises:
+            ApiError: the request cannot be answered (any more).
+        """
+        await self._unless_ended(self._front.queue.wait_turn(self.active.ticket))
+        for choice in range(self.plan.choices):
+            async with aclosing(_Choice(self._front, self.active, self.plan, choice).steps()) as it:
+                async for step in it:
+                    yield step
+
+    def close(self) -> None:
+        """Give the place back and log the request; a second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        active = self.active
+        self._front.queue.leave(active.ticket)
+        self._front.active.remove(active)
+        self._front.last_timings = active.timings
+        request_log.info(
+            "%s %s prompt=%d cached=%d generated=%d finish=%s ms=%d",
+            active.request_id,
+            active.protocol,
+            active.prompt_tokens,
+            active.cached_tokens,
+            active.generated,
+            active.finish,
+            (time.monotonic() - self._started_s) * 1000,
+        )
+
+    async def _unless_ended(self, waiting: Coroutine[object, object, T]) -> T | None:
+        return await unless_ended(self.active, waiting)
+
+
+async def unless_ended(active: ActiveRequest, waiting: Coroutine[object, object, T]) -> T | None:
+    """The coroutine's result, or None when the request's owner cancelled it meanwhile.
+
+    Raises:
+        ApiError: the request was aborted meanwhile.
+    """
+    work = asyncio.ensure_future(waiting)
+    ended = asyncio.ensure_future(active.end_now.wait())
+    try:
+        await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if active.abort_error is not None:
+            raise active.abort_error
+        return None if active.is_cancelled else work.result()
+    finally:
+        work.cancel()
+        ended.cancel()
+
+
+class _Choice:
+    """One answer of a request."""
+
+    def __init__(
+        self, front: Front, active: ActiveRequest, plan: GenerationPlan, index: int
+    ) -> None:
+        tokenizer = front.model.tokenizer
+        self._front = front
+        self._active = active
+        self._plan = plan
+        self._index = index
+        self._answer = AnswerStream(
+            tokenizer,
+            plan.tools.specs,
+            starts_in_thinking=plan.starts_in_thinking,
+            stops=plan.stops,
+            new_call_id=lambda: new_id("call_"),
+        )
+        self._aligner = LogprobAligner(tokenizer) if plan.sampling.top_logprobs >= 0 else None
+        self._generated = 0
+        self._is_over = False  # a stop string, or the one call that is wanted, ended it
+        self._started_s = time.monotonic()
+
+    async def steps(self) -> AsyncGenerator[Step, None]:
+        """From the start at the worker to the end of this choice."""
+        handle = await self._begin()
+        if handle is None:  # cancelled by its owner before it began
+            yield Began(self._index, "")
+            yield self._end(FinishReason.CANCELLED, Timings())
+            return
+        self._active.phase = Phase.READING
+        self._active.on_end = handle.cancel
+        ready = self._front.worker.ready
+        yield Began(self._index, ready.fingerprint if ready is not None else "")
+        done: Done | None = None
+        try:
+            async for message in handle:
+                match message:
+                    case PromptProgress():
+                        yield self._note_progress(message)
+                    case Tokens():
+                        for step in self._read(message):
+                            yield step
+                        if self._is_over:
+                            handle.cancel()
+                    case Done():
+                        done = message
+        finally:
+            self._active.on_end = None
+            handle.cancel()
+        for step in await self._finish(done):
+            yield step
+
+    async def _begin(self) -> RequestHandle | None:
+        """Wait for the model and start there; None when the owner cancelled meanwhile."""
+        worker = self._front.worker
+        while True:
+            try:
+                ready = await unless_ended(self._active, worker.load())
+                if ready is None:
+                    return None
+                return worker.submit(self._start(ready))
+            except WorkerDied:
+                # It died this very moment; the supervisor is about to start the next one.
+                if worker.state is WorkerState.FAILED:
+                    raise
+                await asyncio.sleep(0.05)
+            except EngineError as error:
+                raise ApiError(503, "load_failed", error.message) from error
+
+    def _start(self, ready: Ready) -> Start:
+        plan, tokenizer = self._plan, self._front.model.tokenizer
+        room = output_room(len(plan.prompt), None, ready.context, fit=True).max_tokens
+        sampling = replace(
+            plan.sampling, seed=(plan.sampling.seed + self._index) & 0x7FFF_FFFF_FFFF_FFFF
+        )
+        start = Start(
+            request_id=f"{self._active.request_id}-{self._index}",
+            prompt=plan.prompt,
+            max_tokens=min(plan.max_tokens, room),
+            stop_ids=_stop_ids(tokenizer.eos_ids, tokenizer.structure.im_end),
+            sampling=sampling,
+            repeat_stop_tokens=self._front.config.repeat_stop_tokens,
+        )
+        structure = tokenizer.structure
+        if plan.tools.specs and structure.tool_call is not None:
+            start = replace(
+                start,
+                call_open_id=structure.tool_call,
+                call_close_id=-1 if structure.tool_call_end is None else structure.tool_call_end,
+            )
+        if not plan.starts_in_thinking or structure.think_end is None:
+            return start
+        close = (structure.think_end, *tokenizer.encode(AFTER_THINKING))
+        budget_ids = (*tokenizer.encode(BUDGET_SENTENCE), *close)
+        budget = plan.budget or 0
+        if budget:  # leave room for the closing sentence and one token of an answer
+            budget = max(1, min(budget, start.max_tokens - len(budget_ids) - 1))
+        return replace(
+            start,
+            think_close_id=structure.think_end,
+            rescue_ids=close,
+            think_budget=budget,
+            budget_ids=budget_ids if budget else (),
+        )
+
+    def _note_progress(self, message: PromptProgress) -> PromptRead:
+        self._active.prompt_read = message.read
+        self._active.cached_tokens = message.cached
+        elapsed_ms = round((time.monotonic() - self._started_s) * 1000)
+        return PromptRead(self._index, message.read, message.total, message.cached, elapsed_ms)
+
+    def _read(self, message: Tokens) -> Iterator[Step]:
+        """The steps of new tokens; those after the end of the answer are dropped."""
+        logprobs: tuple[TokenLogprobs | None, ...] = message.logprobs
+        if len(logprobs) != len(message.token_ids):
+            logprobs = (None,) * len(message.token_ids)
+        for token_id, logprob in zip(message.token_ids, logprobs, strict=True):
+            if self._is_over:
+                return
+            was_answering = self._answer.phase is AnswerPhase.ANSWERING
+            update = self._answer.push((token_id,))
+            self._generated += update.num_tokens
+            self._active.note_tokens(update.num_tokens)
+            self._active.phase = Phase(self._answer.phase.value)
+            is_content = was_answering and self._answer.phase is AnswerPhase.ANSWERING
+            if self._aligner is not None and logprob is not None and is_content:
+                self._aligner.push(logprob)
+            self._is_over = update.stopped is not None
+            yield from self._deltas(update.events)
+
+    def _deltas(self, events: tuple[Event, ...]) -> Iterator[Delta]:
+        for event in events:
+            entries: tuple[dict[str, object], ...] = ()
+            if self._aligner is not None and isinstance(event, ContentDelta):
+                entries = tuple(self._aligner.take(event.text))
+            yield Delta(self._index, event, entries)
+            if isinstance(event, CallEnd) and not self._plan.tools.parallel:
+                self._is_over = True
+                return
+
+    async def _finish(self, done: Done | None) -> list[Step]:
+        if self._active.abort_error is not None:
+            raise self._active.abort_error
+        if done is None or (done.reason == "error" and not self._is_over):
+            raise await self._worker_error(done)
+        if done.reason == "repeat":
+            logger.warning("%s: one token repeated; the answer was ended", self._active.request_id)
+        reason = FinishReason.STOP if self._is_over else REASONS.get(done.reason, FinishReason.STOP)
+        timings = done.timings
+        self._active.cached_tokens = timings.cached_tokens
+        steps: list[Step] = []
+        if not self._is_over:
+            steps += self._deltas(self._answer.finish(reason).events)
+        if self._aligner is not None:
+            cut = tuple(self._aligner.finish())
+            if cut:
+                steps.append(Delta(self._index, ContentDelta(""), cut))
+        return [*steps, self._end(reason, timings)]
+
+    async def _worker_error(self, done: Done | None) -> ApiError:
+        """503 when the worker died (another one is being started), else 500."""
+        await asyncio.sleep(0)  # the supervisor learns of the death in the same moment
+        message = done.message if done is not None else "The model process ended."
+        if self._front.worker.ready is None or done is None:
+            return ApiError(503, "engine_failed", message)
+        return ApiError(500, "engine_failed", message, headers={"x-should-retry": "false"})
+
+    def _end(self, reason: FinishReason, timings: Timings) -> ChoiceEnd:
+        finish = self._answer.finish_reason(reason)
+        name = "stop" if finish is FinishReason.CANCELLED else finish.value
+        self._active.finish = "cancelled" if finish is FinishReason.CANCELLED else name
+        self._active.timings = timings
+        return ChoiceEnd(
+            self._index, name, self._generated, self._answer.num_reasoning_tokens, timings
+        )
+
+
+def _stop_ids(eos_ids: frozenset[int], turn_end: int | None) -> tuple[int, ...]:
+    """The tokens that end an answer, the turn's end first."""
+    return tuple(sorted(eos_ids, key=lambda token_id: (token_id != turn_end, token_id)))

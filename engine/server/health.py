@@ -1,0 +1,43 @@
+"""`GET /health`, and the page at `/`: open to everybody on this machine, so they tell nothing."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import PlainTextResponse, Response
+
+from engine.server.answers import json_response
+from engine.server.errors import ApiError
+from engine.server.front import Front
+from engine.worker.messages import Progress
+from engine.worker.supervisor import WorkerState
+
+
+def health_router(front: Front) -> APIRouter:
+    """The routes."""
+    router = APIRouter()
+
+    @router.get("/health", response_model=None)
+    @router.get("/v1/health", response_model=None)
+    async def health() -> Response:
+        match front.worker.state:
+            case WorkerState.LOADING:
+                progress = loaded_share(front.worker.progress)
+                return json_response({"status": "loading", "progress": progress}, 503)
+            case WorkerState.FAILED:
+                message = "The model could not be loaded; see GET /status."
+                raise ApiError(503, "load_failed", message)
+            case state:
+                return json_response({"status": "ok", "loaded": state is WorkerState.READY})
+
+    @router.api_route("/", methods=["GET", "HEAD"], response_model=None)
+    async def root() -> Response:
+        return PlainTextResponse("Stratum is running. The API is at /v1.\n")
+
+    return router
+
+
+def loaded_share(progress: Progress | None) -> float:
+    """How much of the model is loaded, 0 to 1."""
+    if progress is None or progress.total_bytes <= 0:
+        return 0.0
+    return round(min(progress.done_bytes / progress.total_bytes, 1.0), 4)

@@ -1,0 +1,121 @@
+"""uvicorn, run by us: our sockets, our signals, JSON also for requests that are not HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from engine.server.answers import JSON_TYPE, to_json
+from engine.server.errors import ApiError
+from engine.server.front import STOP_GRACE_S, Front
+
+HEADER_BLOCK_BYTES = 32 * 1024
+MAX_CONNECTIONS = 128
+KEEP_ALIVE_S = 75
+STOP_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)
+)
+
+
+class JsonH11Protocol(H11Protocol):
+    """uvicorn's HTTP/1.1, with a JSON body for broken requests and a limit on connections."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, unless there are too many."""
+        if len(self.connections) >= MAX_CONNECTIONS:
+            transport.abort()
+            return
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a connection that was taken."""
+        if getattr(self, "transport", None) is not None:
+            super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, or has no or two Host headers."""
+        error = ApiError(400, "invalid_value", msg)
+        body = to_json(error.openai_body()).encode("utf-8", "replace")
+        headers = [
+            (b"content-type", JSON_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"connection", b"close"),
+        ]
+        with contextlib.suppress(h11.LocalProtocolError):  # an answer is under way already
+            response = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+class HttpServer(uvicorn.Server):
+    """Serves until a signal or `/shutdown`; running answers get ten seconds to end."""
+
+    def __init__(self, app: ASGIApp, front: Front, on_started: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=JsonH11Protocol,
+                ws="none",
+                lifespan="off",
+                loop="asyncio",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=round(STOP_GRACE_S) + 5,
+                h11_max_incomplete_event_size=HEADER_BLOCK_BYTES,
+            )
+        )
+        self._front = front
+        self._on_started = on_started
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run_on(self, sockets: list[socket.socket]) -> None:
+        """Serve until the server is asked to stop; running requests have ended then."""
+        self._loop = asyncio.get_running_loop()
+        stopper = asyncio.create_task(self._stop_when_asked())
+        try:
+            await self.serve(sockets)
+        finally:
+            stopper.cancel()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        await super().startup(sockets)
+        self._on_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop gracefully at the first signal, at once at the second."""
+        del sig, frame
+        if self._loop is None:
+            return
+        if self._front.is_stopping:
+            self._front.stop_is_forced = True
+        self._loop.call_soon_threadsafe(self._front.stop_requested.set)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Our handlers while serving. Unlike uvicorn's, a clean stop is not raised again."""
+        previous = {number: signal.signal(number, self.handle_exit) for number in STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    async def _stop_when_asked(self) -> None:
+        await self._front.stop_requested.wait()
+        await self._front.drain(STOP_GRACE_S)
+        self.should_exit = True

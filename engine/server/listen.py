@@ -1,0 +1,87 @@
+"""The port: taken before anything is loaded, and named when somebody else has it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import sys
+
+from engine.core.errors import InputError
+
+BACKLOG = 256
+IPV4_LOOPBACK = "127.0.0.1"
+IPV6_LOOPBACK = "::1"
+IN_USE = frozenset({errno.EADDRINUSE, errno.EACCES, getattr(errno, "WSAEADDRINUSE", 0)})
+
+
+def open_sockets(host: str, port: int, *, owner: str | None = None) -> list[socket.socket]:
+    """Listening sockets; for 127.0.0.1 also one on ::1 where the machine has it.
+
+    Args:
+        host: address or name.
+        port: 0 takes any free one.
+        owner: who has the port if it is taken, when that is known, for the sentence.
+
+    Raises:
+        InputError: the port is in use, or the address is none of this machine's.
+    """
+    name = IPV4_LOOPBACK if host.lower() == "localhost" else host.strip("[]")
+    try:
+        info = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        first = _listen(info[0], info[4][0], port)
+    except OSError as error:
+        raise _unusable(host, port, error, owner) from error
+    sockets = [first]
+    if name == IPV4_LOOPBACK and socket.has_ipv6:
+        # Some programs resolve localhost to ::1 first. Without IPv6, or with the port taken
+        # there, 127.0.0.1 alone is enough.
+        with contextlib.suppress(OSError):
+            sockets.append(_listen(socket.AF_INET6, IPV6_LOOPBACK, bound_port(first)))
+    return sockets
+
+
+def bound_port(listener: socket.socket) -> int:
+    """The port that a socket really has."""
+    return int(listener.getsockname()[1])
+
+
+def _listen(family: int, host: str | int, port: int) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform == "win32":
+            # On Windows SO_REUSEADDR would let two servers have the same port.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _unusable(host: str, port: int, error: OSError, owner: str | None) -> InputError:
+    if error.errno in IN_USE:
+        who = owner or "another program"
+        return InputError(
+            f"Port {port} on {host} is in use by {who}. Stop it, or choose another port with "
+            f"--port {suggested_port(port)} (0 takes any free one).",
+            code="port_in_use",
+            params={"port": port, "host": host, "owner": who},
+        )
+    return InputError(
+        f"The server cannot listen on {host}: {error.strerror or error}. Set host to an address "
+        "of this machine, such as 127.0.0.1.",
+        code="host_not_usable",
+        params={"host": host},
+    )
+
+
+def suggested_port(port: int) -> int:
+    """Another port to offer."""
+    return port + 1 if port < 65535 else port - 1
