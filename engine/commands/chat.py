@@ -1,0 +1,229 @@
+"""`engine chat`: a chat in the terminal with a running server, over its HTTP interface alone.
+
+Thinking is shown dimmed before the answer. Ctrl-C ends the answer that is being written; at the
+prompt it ends the chat, as do /exit and the end of the input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import requests
+from rich.console import Console
+
+from engine.core.errors import EngineError, InputError, ResourceError
+
+KEY_VARIABLE = "STRATUM_API_KEY"
+CONNECT_S = 5.0
+# The server sends a keep-alive every few seconds; a longer silence means that it is gone.
+SILENCE_S = 120.0
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+
+HELP = "/clear starts a new conversation, /exit ends the chat, Ctrl-C stops an answer."
+
+# What a model writes must not move the cursor or rename the window.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class ChatError(EngineError):
+    """The server refused the request or broke off; the conversation can go on."""
+
+    code = "chat_failed"
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer as far as it has come."""
+
+    reasoning: list[str] = field(default_factory=list)
+    content: list[str] = field(default_factory=list)
+
+    def message(self) -> dict[str, str]:
+        """The answer as a message of the history; thinking goes back so that its cache holds."""
+        message = {"role": "assistant", "content": "".join(self.content)}
+        if self.reasoning:
+            message["reasoning_content"] = "".join(self.reasoning)
+        return message
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "chat",
+        help="chat in the terminal with a running server",
+        description="Chat in the terminal with a running server. " + HELP,
+    )
+    parser.add_argument("--url", default="http://127.0.0.1:8080", help="address of the server")
+    parser.add_argument("--key", help=f"API key; default: the environment's {KEY_VARIABLE}")
+    parser.add_argument("--system", metavar="TEXT", help="instructions for the whole chat")
+    parser.add_argument(
+        "--effort",
+        metavar="LEVEL",
+        help="thinking: none, low, medium or high; default: the server's",
+    )
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="longest answer in tokens")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Chat until the input ends; 1 when the last answer failed."""
+    client = ChatClient(arguments.url, arguments.key or os.environ.get(KEY_VARIABLE))
+    options: dict[str, object] = {}
+    if arguments.effort is not None:
+        options["reasoning_effort"] = arguments.effort
+    if arguments.max_tokens is not None:
+        options["max_tokens"] = arguments.max_tokens
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        console.print(f"Chat with {client.model()}. {HELP}", style="dim")
+    start = [{"role": "system", "content": arguments.system}] if arguments.system else []
+    history: list[dict[str, str]] = list(start)
+    status = 0
+    while True:
+        line = _read_line(is_terminal)
+        if line is None or line == "/exit":
+            return status
+        if line == "/clear":
+            history = list(start)
+        elif line == "/help":
+            console.print(HELP, style="dim")
+        elif line:
+            history.append({"role": "user", "content": line})
+            answer = Answer()
+            try:
+                _show(console, client.stream(history, options), answer)
+                status = 0
+            except KeyboardInterrupt:
+                console.print("\n(stopped)", style="dim")
+            except ChatError as error:
+                print(f"engine chat: {error.message}", file=sys.stderr)
+                status = 1
+            if answer.content or answer.reasoning:
+                history.append(answer.message())
+            else:
+                history.pop()  # an unanswered question would stand before the next one
+
+
+class ChatClient:
+    """Talks to the server's chat endpoint."""
+
+    def __init__(self, url: str, key: str | None) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(
+                f"{url} is no address of a server; it looks like http://127.0.0.1:8080."
+            )
+        base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self._base = base.removesuffix("/v1") + "/v1"
+        self._session = requests.Session()
+        # A proxy of the environment does not reach this machine's own servers.
+        self._session.trust_env = parts.hostname not in LOOPBACK_NAMES
+        if key:
+            self._session.headers["Authorization"] = f"Bearer {key}"
+
+    def model(self) -> str:
+        """The name of the served model.
+
+        Raises:
+            ResourceError: no server answers.
+        """
+        try:
+            reply = self._session.get(f"{self._base}/models", timeout=CONNECT_S)
+        except requests.RequestException as error:
+            raise self._no_server(error) from error
+        if reply.status_code != 200:
+            raise ChatError(_error_sentence(reply))
+        return str(reply.json()["data"][0]["id"])
+
+    def stream(
+        self, messages: list[dict[str, str]], options: dict[str, object]
+    ) -> Iterator[dict[str, str]]:
+        """The deltas of an answer.
+
+        Raises:
+            ResourceError: no server answers.
+            ChatError: the server refused, or broke off.
+        """
+        body = {"messages": messages, "stream": True, **options}
+        try:
+            reply = self._session.post(
+                f"{self._base}/chat/completions",
+                json=body,
+                stream=True,
+                timeout=(CONNECT_S, SILENCE_S),
+            )
+        except requests.RequestException as error:
+            raise self._no_server(error) from error
+        with reply:  # closing the connection makes the server stop
+            if reply.status_code != 200:
+                raise ChatError(_error_sentence(reply))
+            try:
+                yield from _deltas(reply.iter_lines(chunk_size=None))
+            except requests.RequestException as error:
+                raise ChatError("The connection to the server broke off.") from error
+
+    def _no_server(self, error: requests.RequestException) -> ResourceError:
+        return ResourceError(
+            f"No server answers at {self._base} ({type(error).__name__}). Start one with "
+            "`python -m engine serve`, or give its address with --url.",
+            code="no_server",
+        )
+
+
+def _deltas(lines: Iterator[bytes]) -> Iterator[dict[str, str]]:
+    for line in lines:
+        if not line.startswith(b"data: "):
+            continue  # keep-alives and the empty lines between events
+        data = line.removeprefix(b"data: ")
+        if data == b"[DONE]":
+            return
+        chunk = json.loads(data)
+        if chunk.get("error"):
+            raise ChatError(str(chunk["error"]["message"]))
+        for choice in chunk["choices"]:
+            yield choice["delta"]
+    raise ChatError("The server ended the answer without its end mark.")
+
+
+def _show(console: Console, deltas: Iterator[dict[str, str]], answer: Answer) -> None:
+    """Print deltas as they come, and keep them."""
+    try:
+        for delta in deltas:
+            reasoning, content = delta.get("reasoning_content"), delta.get("content")
+            if reasoning:
+                answer.reasoning.append(reasoning)
+                console.print(printable(reasoning), style="dim", end="")
+            if content:
+                if answer.reasoning and not answer.content:
+                    console.print("\n")
+                answer.content.append(content)
+                console.print(printable(content), end="")
+    finally:
+        console.print()
+
+
+def printable(text: str) -> str:
+    """The text without control characters, newlines and tabs excepted."""
+    return _CONTROLS.sub("", text)
+
+
+def _read_line(is_terminal: bool) -> str | None:
+    """The next line, or None at the end of the input."""
+    try:
+        return input("> " if is_terminal else "").strip()
+    except EOFError:
+        return None
+
+
+def _error_sentence(reply: requests.Response) -> str:
+    try:
+        return str(reply.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"The server answered with status {reply.status_code}, and not as ours does."
