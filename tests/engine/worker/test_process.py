@@ -1,0 +1,252 @@
+"""The real worker with a real (tiny, random) model, over real pipes."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.worker.client import REPOSITORY, WorkerClient, worker_command
+from engine.worker.death import WorkerFailed
+from engine.worker.handle import RequestHandle
+from engine.worker.messages import (
+    Done,
+    Failed,
+    Load,
+    Progress,
+    PromptProgress,
+    Quit,
+    Ready,
+    SamplingParams,
+    Start,
+    StatusReport,
+    Tokens,
+    decode,
+    encode,
+)
+from engine.worker.supervisor import WorkerSupervisor
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+MODEL = GOLDEN / "nople.gguf"
+LOAD = Load(
+    {"model": str(MODEL), "ops": "reference", "context": 256, "prompt_chunk": 64, "parallel": 2}
+)
+GREEDY = SamplingParams(temperature=0)
+
+
+def start(request_id: str, length: int = 20, **more: object) -> Start:
+    prompt = tuple((7 * i + 3) % 300 + 10 for i in range(length))
+    fields: dict[str, object] = {"max_tokens": 8, "stop_ids": (), "sampling": GREEDY} | more
+    return Start(request_id, prompt, **fields)  # type: ignore[arg-type]
+
+
+async def ids_of(handle: RequestHandle) -> list[int]:
+    return [
+        token_id
+        async for message in handle
+        if isinstance(message, Tokens)
+        for token_id in message.token_ids
+    ]
+
+
+@pytest.fixture
+async def client():
+    client = WorkerClient()
+    await client.start(LOAD)
+    yield client
+    await client.stop()
+
+
+async def test_a_model_loads_streams_and_reports(client: WorkerClient):
+    assert client.ready is not None
+    assert (client.ready.context, client.ready.ops) == (256, "reference")
+    assert client.progress is not None
+    assert client.progress.done_bytes == client.progress.total_bytes > 1_000_000
+    messages = [message async for message in client.submit(start("a", 100))]
+    reads = [m.read for m in messages if isinstance(m, PromptProgress)]
+    assert reads == [0, 64, 100]
+    done = messages[-1]
+    assert isinstance(done, Done)
+    assert (done.reason, done.timings.generated_tokens) == ("length", 8)
+    report = await client.status()
+    assert isinstance(report, StatusReport)
+    assert (report.running, report.waiting) == (0, 0)
+    assert report.memory_bytes > 10_000_000
+
+
+async def test_three_requests_at_once_get_what_each_gets_alone_and_seeds_reproduce(
+    client: WorkerClient,
+):
+    starts = [
+        start("a", 70),
+        start("b", 5, sampling=SamplingParams(seed=4)),
+        start("c", 33, sampling=SamplingParams(seed=4, top_k=20)),
+    ]
+    together = await asyncio.gather(*(ids_of(client.submit(one)) for one in starts))
+    alone = [await ids_of(client.submit(one)) for one in starts]
+    assert together == alone
+    assert len({tuple(ids) for ids in alone}) == 3
+
+
+async def test_a_cancelled_request_ends_soon_and_the_next_one_is_served(client: WorkerClient):
+    handle = client.submit(start("a", 20, max_tokens=230))
+    async for message in handle:
+        if isinstance(message, Tokens):
+            break
+    handle.cancel()
+    began_at = time.monotonic()
+    rest = await ids_of(handle)
+    assert time.monotonic() - began_at < 2
+    assert len(rest) < 200
+    assert handle.done is not None
+    assert handle.done.reason == "cancelled"
+    assert len(await ids_of(client.submit(start("b")))) == 8
+
+
+async def test_a_forced_token_comes_next_in_the_stream(client: WorkerClient):
+    handle = client.submit(start("a", 20, max_tokens=100))
+    client.force("a", [33, 34])
+    ids = await ids_of(handle)
+    assert ids[1:3] == [33, 34]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
+async def test_a_worker_killed_in_mid_answer_costs_one_error_and_the_next_request_is_answered():
+    supervisor = WorkerSupervisor(LOAD, backoff_s=(0.0, 0.0))
+    try:
+        await supervisor.load()
+        expected = await ids_of(supervisor.submit(start("a")))
+        handle = supervisor.submit(start("b", 20, max_tokens=230))
+        async for message in handle:
+            if isinstance(message, Tokens):
+                break
+        assert supervisor.pid is not None
+        os.kill(supervisor.pid, 9)
+        await ids_of(handle)
+        assert handle.done is not None
+        assert handle.done.reason == "error"
+        assert "was killed" in handle.done.message
+        while supervisor.ready is not None:
+            await asyncio.sleep(0.01)
+        await supervisor.wait_ready()
+        assert await ids_of(supervisor.submit(start("c"))) == expected
+    finally:
+        await supervisor.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "code", "words"),
+    [
+        ({"model": "/nowhere/there is no.gguf"}, None, "there is no.gguf"),
+        ({"model": str(GOLDEN / "full.npz")}, None, "full.npz"),
+        ({"model": str(MODEL), "context": 10**9}, "context_too_long", "context"),
+        ({"model": str(MODEL), "parallel": 0}, "config", "parallel"),
+    ],
+)
+async def test_what_cannot_be_loaded_is_told_with_code_and_sentence(
+    config: dict[str, object], code: str | None, words: str
+):
+    client = WorkerClient()
+    with pytest.raises(WorkerFailed, match=words) as caught:
+        await client.start(Load(config))
+    assert caught.value.code not in {"engine_failed", "internal_error"}
+    if code is not None:
+        assert caught.value.code == code
+    assert client.pid is not None
+    assert not psutil.pid_exists(client.pid)
+
+
+def open_process() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        worker_command(),
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def read_until_ready(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(encode(LOAD))
+    process.stdin.flush()
+    while not isinstance(decode(process.stdout.readline()), Ready):
+        pass
+
+
+def test_the_worker_ends_at_once_when_its_input_ends_even_in_mid_answer():
+    with open_process() as process:
+        read_until_ready(process)
+        assert process.stdin is not None
+        process.stdin.write(encode(start("a", 200, max_tokens=50)))
+        process.stdin.close()
+        assert process.wait(3) == 0
+
+
+def test_quit_ends_with_status_0_and_says_so_to_running_requests():
+    with open_process() as process:
+        read_until_ready(process)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(encode(start("a", 200, max_tokens=50)) + encode(Quit()))
+        process.stdin.flush()
+        assert process.wait(5) == 0
+        last = decode(process.stdout.read().splitlines()[-1])
+        assert isinstance(last, Done)
+        assert last.reason == "cancelled"
+
+
+def test_a_line_that_is_no_message_ends_the_worker_with_a_word_of_why():
+    with open_process() as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"GET / HTTP/1.1\n")
+        process.stdin.flush()
+        assert process.wait(10) == 1
+        failed = decode(process.stdout.readline())
+        assert isinstance(failed, Failed)
+        assert "cannot go on" in failed.message
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl+C reaches other consoles differently there")
+def test_ctrl_c_does_not_end_a_worker():
+    with open_process() as process:
+        read_until_ready(process)
+        process.send_signal(2)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(encode(start("a")))
+        process.stdin.flush()
+        assert isinstance(decode(process.stdout.readline()), PromptProgress)
+        process.stdin.close()
+        assert process.wait(3) == 0
+
+
+def test_prints_of_libraries_do_not_reach_the_pipe():
+    code = (
+        "import os, sys\n"
+        "from engine.worker.channel import open_channel\n"
+        "from engine.worker.messages import Quit, Progress\n"
+        "channel = open_channel()\n"
+        "print('from python', flush=True)\n"
+        "os.write(1, b'from below\\n')\n"
+        "channel.send(Progress('x', 1, 2))\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = process.stdout.read().splitlines()
+        assert [decode(line) for line in lines] == [Progress("x", 1, 2)]
+        assert process.stderr.read().splitlines() == [b"from python", b"from below"]
