@@ -1,0 +1,423 @@
+// Sparse attention (spec 4.5): appending to the pages, scoring and choosing blocks, attending.
+//
+// Keys and values lie in pages of float16 or float32 (`T` below); a token is found by its place,
+// page * page_tokens + offset. Every row works through its chosen tokens in ascending order, so that
+// its bits depend neither on other rows nor on threads. Up to four query heads of one key-value head
+// share each load of a key. Plain twins: `attention_append`, `attention` of engine/ops/reference.py.
+#pragma once
+#include "functions.h"
+#include "select.h"
+
+namespace STRATUM_ISA {
+
+// The pages of one layer and the page tables of a pass.
+struct Pages {
+  u8* keys;          // [pages, page_tokens, kv_heads, head_dim]
+  u8* values;        // the same
+  u8* index_raw;     // [pages, page_tokens, index_dim]
+  u8* index_pooled;  // [pages, page_tokens / ratio, index_dim]
+  i64 element_bytes;
+  i64 pages;
+  i64 page_tokens;
+  const i32* positions;  // [R]
+  const i32* row_seq;    // [R]
+  const i32* table;      // [S, most_pages]
+  i64 sequences;
+  i64 most_pages;
+
+  // Place of a token; the page is checked by `covered`.
+  i64 place(i64 r, i64 token) const {
+    const i64 page = table[row_seq[r] * most_pages + token / page_tokens];
+    return page * page_tokens + token % page_tokens;
+  }
+};
+
+// Fills everything but index_raw; false when arrays do not fit.
+static inline bool pages_of(Context* c, const Attention* w, Object keys, Object values,
+                            Object index_pooled, Object positions, Object row_seq,
+                            Object page_table, i64 rows, Pages* p) {
+  bool ok = true;
+  const Whole k = whole(c, keys, &ok), v = whole(c, values, &ok), ip = whole(c, index_pooled, &ok);
+  const RowsOf<i32> table = rows_of<i32>(c, page_table, &ok);
+  if (!ok || k.dimensions != 4 || (k.element_bytes != 2 && k.element_bytes != 4)) return false;
+  p->keys = k.data;
+  p->values = v.data;
+  p->index_pooled = ip.data;
+  p->element_bytes = k.element_bytes;
+  p->pages = k.shape[0];
+  p->page_tokens = k.shape[1];
+  p->positions = all_of<i32>(c, positions, rows, &ok);
+  p->row_seq = all_of<i32>(c, row_seq, rows, &ok);
+  p->table = table.data;
+  p->sequences = table.rows;
+  p->most_pages = table.rows > 1 ? table.stride : table.width;
+  if (!ok || p->page_tokens % w->ratio || v.element_bytes != k.element_bytes ||
+      ip.element_bytes != k.element_bytes || v.elements() != k.elements() ||
+      k.elements() != p->pages * p->page_tokens * w->kv_heads * w->head_dim ||
+      ip.elements() != p->pages * (p->page_tokens / w->ratio) * w->index_dim) {
+    return false;
+  }
+  // Every page up to a row's position must exist.
+  for (i64 r = 0; r < rows; ++r) {
+    const i64 s = p->row_seq[r], position = p->positions[r];
+    if (s < 0 || s >= p->sequences || position < 0) return false;
+    const i64 last = position / p->page_tokens;
+    if (last >= table.width) return false;
+    // Rows of a sequence follow each other: only the first one walks the whole table.
+    i64 page = (r > 0 && p->row_seq[r - 1] == s && p->positions[r - 1] <= position)
+                   ? p->positions[r - 1] / p->page_tokens
+                   : 0;
+    for (; page <= last; ++page) {
+      const i32 id = p->table[s * p->most_pages + page];
+      if (id < 0 || id >= p->pages) return false;
+    }
+  }
+  return true;
+}
+
+template <class T>
+static inline void norm_rotate_store(const float* x, const float* weight, i64 n, float eps,
+                                     const float* cos, const float* sin, i64 half, float* memory,
+                                     T* to) {
+  rms_row(x, weight, n, eps, memory);
+  rotate_row(memory, cos, sin, half);
+  each_vector(n, [&](i64 i, auto lanes) { store(to + i, load(memory + i, lanes), lanes); });
+}
+
+template <class T>
+static inline void append_row(const Attention* w, const Pages& p, i64 r, const float* cos,
+                              const float* sin, const float* k, const float* v,
+                              const float* index_k, float* memory) {
+  const i64 place = p.place(r, p.positions[r]), width = w->kv_heads * w->head_dim;
+  T* keys = (T*)p.keys + place * width;
+  T* values = (T*)p.values + place * width;
+  T* raw = (T*)p.index_raw + place * w->index_dim;
+  for (i64 h = 0; h < w->kv_heads; ++h) {
+    norm_rotate_store(k + h * w->head_dim, w->k_norm, w->head_dim, (float)w->eps, cos, sin,
+                      w->rope_dim / 2, memory, keys + h * w->head_dim);
+  }
+  each_vector(width, [&](i64 i, auto lanes) { store(values + i, load(v + i, lanes), lanes); });
+  each_vector(w->index_dim,
+              [&](i64 i, auto lanes) { store(raw + i, load(index_k + i, lanes), lanes); });
+}
+
+// Row r completes a block: mean of its raw index keys, norm, rotation by the first token's angles.
+template <class T>
+static inline void pool_block(const Attention* w, const Pages& p, i64 r, const float* cos,
+                              const float* sin, float* memory) {
+  const i64 first = p.place(r, p.positions[r] - (w->ratio - 1)), dim = w->index_dim;
+  const T* raw = (const T*)p.index_raw + first * dim;
+  each_vector(dim, [&](i64 i, auto lanes) {
+    Vec total = zero();
+    for (i64 t = 0; t < w->ratio; ++t) total = add(total, load(raw + t * dim + i, lanes));
+    store(memory + i, div(total, set1((float)w->ratio)), lanes);
+  });
+  norm_rotate_store(memory, w->index_k_norm, dim, (float)w->eps, cos, sin, w->rope_dim / 2, memory,
+                    (T*)p.index_pooled + first / w->ratio * dim);
+}
+
+struct Angles {
+  RowsOf<float> cos, sin;
+};
+static inline Angles angles_of(Context* c, const Attention* w, Object cos, Object sin, i64 rows,
+                               bool* ok) {
+  const Angles a = {rows_of<float>(c, cos, ok), rows_of<float>(c, sin, ok)};
+  if (a.cos.rows != rows || a.sin.rows != rows || a.cos.width != w->rope_dim / 2 ||
+      a.sin.width != w->rope_dim / 2) {
+    *ok = false;
+  }
+  return a;
+}
+
+static i32 attention_append(Context* c, const Attention* w, Object keys, Object values,
+                            Object index_raw, Object index_pooled, Object positions,
+                            Object row_seq, Object page_table, Object cos, Object sin,
+                            Object block_cos, Object block_sin, Object k_object, Object v_object,
+                            Object index_k_object) {
+  bool ok = true;
+  const RowsOf<float> k = rows_of<float>(c, k_object, &ok), v = rows_of<float>(c, v_object, &ok);
+  const RowsOf<float> index_k = rows_of<float>(c, index_k_object, &ok);
+  const Whole raw = whole(c, index_raw, &ok);
+  const Angles angles = angles_of(c, w, cos, sin, k.rows, &ok);
+  const Angles block_angles = angles_of(c, w, block_cos, block_sin, k.rows, &ok);
+  const i64 width = w->kv_heads * w->head_dim;
+  Pages p;
+  if (!ok || v.rows != k.rows || index_k.rows != k.rows || k.width != width || v.width != width ||
+      index_k.width != w->index_dim ||
+      !pages_of(c, w, keys, values, index_pooled, positions, row_seq, page_table, k.rows, &p) ||
+      raw.element_bytes != p.element_bytes ||
+      raw.elements() != p.pages * p.page_tokens * w->index_dim) {
+    return kWrongShape;
+  }
+  p.index_raw = raw.data;
+  Scratch scratch(c);
+  const i64 floats = most(w->head_dim, w->index_dim);
+  float* memory = scratch.take<float>(floats * pool_threads(c->pool));
+  if (!scratch.ok()) return kOutOfMemory;
+  const i64 cost = k.rows * (width + w->index_dim);
+  parallel(c, k.rows, cost, [&](i64 r, i64 thread) {
+    (p.element_bytes == 2 ? append_row<u16> : append_row<float>)(
+        w, p, r, angles.cos.row(r), angles.sin.row(r), k.row(r), v.row(r), index_k.row(r),
+        memory + thread * floats);
+  });
+  // Raw keys of a block may come from several rows of this pass: all are stored now.
+  for (i64 r = 0; r < k.rows; ++r) {
+    if (p.positions[r] % w->ratio != w->ratio - 1) continue;
+    (p.element_bytes == 2 ? pool_block<u16> : pool_block<float>)(
+        w, p, r, block_angles.cos.row(r), block_angles.sin.row(r), memory);
+  }
+  return kOk;
+}
+
+// -- attending ---------------------------------------------------------------------------------------
+
+constexpr i64 kHeadGroup = 4;         // query heads that share loads
+constexpr i64 kScoreChunk = 512;      // blocks that one item of work scores
+constexpr i64 kScoreFloats = 1 << 22; // scores kept at once: rows are taken in groups that fit
+
+// One attention call, and the scratch of a group of its rows.
+struct Attend {
+  const Attention* w;
+  Pages pages;
+  Angles angles;
+  RowsOf<float> q, index_q, out;
+  RowsOf<i32> selected;  // data null when not wanted
+  float* index_rows;     // [group, index_heads, index_dim] normed and rotated
+  float* scores;         // [group, most_blocks]
+  i64 most_blocks;
+  i64 most_tokens;       // top_blocks * ratio + ratio - 1
+  i64* places;           // [group, most_tokens]
+  i32* counts;           // [group]
+  i32* chosen;           // [threads, top_blocks]
+  u32* keys;             // [threads, most_blocks]
+  float* head_memory;    // [threads, head_floats]
+  i64 head_floats;
+  i64 blocks(i64 r) const { return (pages.positions[r] + 1) / w->ratio; }
+  bool sparse(i64 r) const { return blocks(r) > w->top_blocks; }
+};
+
+static inline void index_query(const Attend& a, i64 r, float* to) {
+  const i64 dim = a.w->index_dim;
+  for (i64 h = 0; h < a.w->index_heads; ++h) {
+    rms_row(a.index_q.row(r) + h * dim, a.w->index_q_norm, dim, (float)a.w->eps, to + h * dim);
+    rotate_row(to + h * dim, a.angles.cos.row(r), a.angles.sin.row(r), a.w->rope_dim / 2);
+  }
+}
+
+// Scores of blocks from .. to-1: the sum over index heads of relu(query . key).
+template <class T>
+static inline void score_blocks(const Attend& a, i64 r, const float* query, i64 from, i64 to,
+                                float* scores) {
+  const i64 dim = a.w->index_dim, ratio = a.w->ratio;
+  for (i64 b = from; b < to; ++b) {
+    const T* key = (const T*)a.pages.index_pooled + a.pages.place(r, b * ratio) / ratio * dim;
+    float total = 0.0f;
+    for (i64 first = 0; first < a.w->index_heads; first += 4) {
+      const i64 heads = least(4, a.w->index_heads - first);
+      Vec sums[4] = {zero(), zero(), zero(), zero()};
+      const float* q = query + first * dim;
+      if (heads == 4) {
+        each_vector(dim, [&](i64 i, auto lanes) {
+          const Vec k = load(key + i, lanes);
+          for (i64 h = 0; h < 4; ++h) sums[h] = fma(k, load(q + h * dim + i, lanes), sums[h]);
+        });
+      } else {
+        each_vector(dim, [&](i64 i, auto lanes) {
+          const Vec k = load(key + i, lanes);
+          for (i64 h = 0; h < heads; ++h) sums[h] = fma(k, load(q + h * dim + i, lanes), sums[h]);
+        });
+      }
+      // max(x, 0) gives +0 for -0 and for NaN: the order of the bits is then the order of values.
+      alignas(16) float four[4];
+      _mm_store_ps(four, _mm_max_ps(sum4(sums[0], sums[1], sums[2], sums[3]), _mm_setzero_ps()));
+      for (i64 h = 0; h < heads; ++h) total += four[h];
+    }
+    scores[b] = total;
+  }
+}
+
+// Chooses the blocks of row r and lists the places of all its tokens.
+static inline void choose_tokens(const Attend& a, i64 r, const float* scores, i64* places,
+                                 i32* count, i64 thread) {
+  const i64 blocks = a.blocks(r), top = a.w->top_blocks, ratio = a.w->ratio;
+  i32* chosen = a.chosen + thread * top;
+  const i64 num_chosen = least(blocks, top);
+  if (blocks > top) {
+    choose_largest(scores, blocks, top, a.keys + thread * a.most_blocks, chosen);
+  } else {
+    for (i64 b = 0; b < blocks; ++b) chosen[b] = (i32)b;
+  }
+  i64 n = 0;
+  for (i64 i = 0; i < num_chosen; ++i) {
+    const i64 first = a.pages.place(r, (i64)chosen[i] * ratio);
+    for (i64 t = 0; t < ratio; ++t) places[n++] = first + t;
+  }
+  for (i64 t = blocks * ratio; t <= a.pages.positions[r]; ++t) places[n++] = a.pages.place(r, t);
+  *count = (i32)n;
+  if (a.selected.data != nullptr) {
+    i32* to = a.selected.row(r);
+    for (i64 i = 0; i < top; ++i) to[i] = i < num_chosen ? chosen[i] : -1;
+  }
+}
+
+// G query heads of one key-value head over the listed places.
+template <class T, int G>
+static inline void attend_heads(const Attend& a, i64 r, i64 first_head, const i64* places, i64 count,
+                                float* memory) {
+  const Attention* w = a.w;
+  const i64 d = w->head_dim, kv_head = first_head / (w->heads / w->kv_heads);
+  const i64 step = w->kv_heads * d;
+  const T* keys = (const T*)a.pages.keys + kv_head * d;
+  const T* values = (const T*)a.pages.values + kv_head * d;
+  float* q = memory;                     // [G, d]
+  float* weights = memory + kHeadGroup * d;  // [count rounded up, 4]
+  for (int g = 0; g < G; ++g) {
+    const float* raw = a.q.row(r) + (first_head + g) * 2 * d;
+    rms_row(raw, w->q_norm, d, (float)w->eps, q + g * d);
+    rotate_row(q + g * d, a.angles.cos.row(r), a.angles.sin.row(r), w->rope_dim / 2);
+  }
+  const __m128 scale = _mm_set1_ps(1.0f / root((float)d));
+  __m128 top = _mm_set1_ps(-__builtin_inff());
+  for (i64 t = 0; t < count; ++t) {
+    const T* key = keys + places[t] * step;
+    Vec sums[4] = {zero(), zero(), zero(), zero()};
+    each_vector(d, [&](i64 i, auto lanes) {
+      const Vec k = load(key + i, lanes);
+      for (int g = 0; g < G; ++g) sums[g] = fma(k, load(q + g * d + i, lanes), sums[g]);
+    });
+    const __m128 s = _mm_mul_ps(sum4(sums[0], sums[1], sums[2], sums[3]), scale);
+    _mm_storeu_ps(weights + 4 * t, s);
+    top = _mm_max_ps(top, s);
+  }
+  // exp of all weights, W / 4 tokens at a time; places past the end count as -infinity.
+  const i64 padded = ceil_div(count, W / 4) * (W / 4);
+  for (i64 i = 4 * count; i < 4 * padded; ++i) weights[i] = -__builtin_inff();
+  alignas(16) float tops[4];
+  _mm_store_ps(tops, top);
+  alignas(64) float pattern[W];
+  for (i64 i = 0; i < W; ++i) pattern[i] = tops[i % 4];
+  const Vec top_pattern = load(pattern, Full{});
+  Vec totals = zero();
+  for (i64 i = 0; i < 4 * padded; i += W) {
+    const Vec e = exp(sub(load(weights + i, Full{}), top_pattern));
+    store(weights + i, e, Full{});
+    totals = add(totals, e);
+  }
+  store(pattern, totals, Full{});
+  float total[4] = {0, 0, 0, 0};
+  for (i64 i = 0; i < W; ++i) total[i % 4] += pattern[i];
+
+  float* out = a.out.row(r);
+  each_vector(d, [&](i64 i, auto lanes) {
+    Vec sums[G];
+    for (int g = 0; g < G; ++g) sums[g] = zero();
+    for (i64 t = 0; t < count; ++t) {
+      const Vec v = load(values + places[t] * step + i, lanes);
+      for (int g = 0; g < G; ++g) sums[g] = fma(set1(weights[4 * t + g]), v, sums[g]);
+    }
+    for (int g = 0; g < G; ++g) {
+      const i64 head = first_head + g;
+      const Vec gate = sigmoid(load(a.q.row(r) + head * 2 * d + d + i, lanes));
+      store(out + head * d + i, mul(div(sums[g], set1(total[g])), gate), lanes);
+    }
+  });
+}
+
+template <class T>
+static inline void attend_group(const Attend& a, i64 r, i64 group, const i64* places, i64 count,
+                                float* memory) {
+  // Groups do not cross key-value heads.
+  const i64 per_kv = a.w->heads / a.w->kv_heads, groups = ceil_div(per_kv, kHeadGroup);
+  const i64 in_kv = group % groups * kHeadGroup;
+  const i64 first = group / groups * per_kv + in_kv;
+  switch (least(kHeadGroup, per_kv - in_kv)) {
+    case 1: return attend_heads<T, 1>(a, r, first, places, count, memory);
+    case 2: return attend_heads<T, 2>(a, r, first, places, count, memory);
+    case 3: return attend_heads<T, 3>(a, r, first, places, count, memory);
+    default: return attend_heads<T, 4>(a, r, first, places, count, memory);
+  }
+}
+
+// Scores of the rows first .. first+count-1 that have more blocks than they may attend to.
+static inline void score_rows(Context* c, const Attend& a, i64 first, i64 count) {
+  const i64 index_width = a.w->index_heads * a.w->index_dim;
+  i64 blocks = 0;
+  for (i64 i = 0; i < count; ++i) {
+    if (!a.sparse(first + i)) continue;
+    index_query(a, first + i, a.index_rows + i * index_width);
+    blocks = most(blocks, a.blocks(first + i));
+  }
+  const i64 chunks = ceil_div(blocks, kScoreChunk);
+  parallel(c, count * chunks, count * blocks * index_width / 8, [&](i64 item, i64) {
+    const i64 i = item / chunks, r = first + i, from = item % chunks * kScoreChunk;
+    const i64 to = least(a.blocks(r), from + kScoreChunk);
+    if (!a.sparse(r) || from >= to) return;
+    (a.pages.element_bytes == 2 ? score_blocks<u16> : score_blocks<float>)(
+        a, r, a.index_rows + i * index_width, from, to, a.scores + i * a.most_blocks);
+  });
+}
+
+static inline void attend_rows(Context* c, const Attend& a, i64 first, i64 count) {
+  const Attention* w = a.w;
+  score_rows(c, a, first, count);
+  parallel(c, count, count * a.most_blocks, [&](i64 i, i64 thread) {
+    choose_tokens(a, first + i, a.scores + i * a.most_blocks, a.places + i * a.most_tokens,
+                  a.counts + i, thread);
+  });
+  i64 tokens = 0;
+  for (i64 i = 0; i < count; ++i) tokens += a.counts[i];
+  const i64 groups = w->kv_heads * ceil_div(w->heads / w->kv_heads, kHeadGroup);
+  parallel(c, count * groups, tokens * w->heads * w->head_dim / 6, [&](i64 item, i64 thread) {
+    const i64 i = item / groups;
+    (a.pages.element_bytes == 2 ? attend_group<u16> : attend_group<float>)(
+        a, first + i, item % groups, a.places + i * a.most_tokens, a.counts[i],
+        a.head_memory + thread * a.head_floats);
+  });
+}
+
+static i32 attention(Context* c, const Attention* w, Object keys, Object values,
+                     Object index_pooled, Object positions, Object row_seq, Object page_table,
+                     Object cos, Object sin, Object q, Object index_q, Object out,
+                     Object selected) {
+  bool ok = true;
+  Attend a;
+  a.w = w;
+  a.q = rows_of<float>(c, q, &ok);
+  a.index_q = rows_of<float>(c, index_q, &ok);
+  a.out = rows_of<float>(c, out, &ok);
+  const i64 R = a.q.rows, d = w->head_dim;
+  a.angles = angles_of(c, w, cos, sin, R, &ok);
+  a.selected = {nullptr, 0, 0, 0};
+  if (selected != nullptr) {
+    a.selected = rows_of<i32>(c, selected, &ok);
+    if (a.selected.rows != R || a.selected.width != w->top_blocks) ok = false;
+  }
+  if (!ok || a.index_q.rows != R || a.out.rows != R || a.q.width != w->heads * 2 * d ||
+      a.out.width != w->heads * d || a.index_q.width != w->index_heads * w->index_dim ||
+      !pages_of(c, w, keys, values, index_pooled, positions, row_seq, page_table, R, &a.pages)) {
+    return kWrongShape;
+  }
+  a.most_blocks = 1;
+  for (i64 r = 0; r < R; ++r) {
+    if (a.sparse(r)) a.most_blocks = most(a.most_blocks, a.blocks(r));
+  }
+  a.most_tokens = w->top_blocks * w->ratio + w->ratio - 1;
+  const i64 group = most(1, least(R, kScoreFloats / most(a.most_blocks, a.most_tokens)));
+  const i64 threads = pool_threads(c->pool);
+  a.head_floats = kHeadGroup * d + 4 * (a.most_tokens + W);
+  Scratch scratch(c);
+  a.index_rows = scratch.take<float>(group * w->index_heads * w->index_dim);
+  a.scores = scratch.take<float>(group * a.most_blocks);
+  a.places = scratch.take<i64>(group * a.most_tokens);
+  a.counts = scratch.take<i32>(group);
+  a.chosen = scratch.take<i32>(threads * w->top_blocks);
+  a.keys = scratch.take<u32>(threads * a.most_blocks);
+  a.head_memory = scratch.take<float>(threads * a.head_floats);
+  if (!scratch.ok()) return kOutOfMemory;
+  for (i64 first = 0; first < R; first += group) {
+    attend_rows(c, a, first, least(group, R - first));
+  }
+  return kOk;
+}
+
+}  // namespace STRATUM_ISA

@@ -1,0 +1,64 @@
+// One engine's worker pool and scratch memory, and how operations use them.
+//
+// One operation at a time runs on a context. Scratch is one block that grows to the largest call
+// that has been seen and is then never allocated again.
+#pragma once
+#include "api.h"
+#include "threads.h"
+
+struct Extra {
+  Extra* next;
+};
+
+struct Context {
+  Pool* pool;
+  i64 object_head;  // bytes of a Python object before its own fields
+  u8* memory;
+  i64 capacity;
+  i64 used;
+  i64 wanted;    // bytes that the running operation has asked for
+  Extra* extra;  // what did not fit into memory; freed when the operation ends
+};
+
+// 64-byte aligned memory until the operation ends, or null. Defined in library.cpp.
+void* context_take(Context* context, i64 bytes);
+void context_reset(Context* context);
+
+// The scratch of one operation: take everything first, then ask ok() once.
+class Scratch {
+ public:
+  explicit Scratch(Context* context) : context_(context) {}
+  ~Scratch() { context_reset(context_); }
+  template <class T>
+  T* take(i64 count) {
+    void* place = context_take(context_, count * (i64)sizeof(T));
+    if (place == nullptr) ok_ = false;
+    return (T*)place;
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  Context* context_;
+  bool ok_ = true;
+};
+
+// Work below this many estimated nanoseconds stays on the calling thread: handing it out and
+// collecting it costs 2 to 10 microseconds.
+constexpr i64 kWorthSharing = 60000;
+
+// Calls f(item, thread) for every item, on all threads when the estimated time is worth it.
+template <class F>
+static inline void parallel(Context* context, i64 items, i64 estimated_ns, const F& f) {
+  if (estimated_ns < kWorthSharing || items < 2) {
+    for (i64 item = 0; item < items; ++item) f(item, (i64)0);
+    return;
+  }
+  pool_run(
+      context->pool, items,
+      [](void* argument, i64 item, i64 thread) { (*(const F*)argument)(item, thread); },
+      (void*)&f);
+}
+
+static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
+static inline i64 most(i64 a, i64 b) { return a > b ? a : b; }
+static inline i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }

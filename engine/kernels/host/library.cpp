@@ -1,0 +1,124 @@
+// What the library exports: contexts, the operations of each variant, and what this processor can run.
+#include <stdlib.h>
+
+#include "arrays.h"
+#include "cpu.h"
+
+#if defined(_WIN32)
+#define STRATUM_API extern "C" __declspec(dllexport)
+#else
+#define STRATUM_API extern "C" __attribute__((visibility("default")))
+#endif
+
+extern "C" {
+const u8* stratum_iq2_xs_grid = nullptr;
+const u8* stratum_sign_patterns = nullptr;
+}
+
+static constexpr i64 kAlignment = 64;
+
+static void* aligned(i64 bytes) {
+#if defined(_WIN32)
+  return _aligned_malloc((size_t)bytes, kAlignment);
+#else
+  void* place = nullptr;
+  return posix_memalign(&place, kAlignment, (size_t)bytes) == 0 ? place : nullptr;
+#endif
+}
+
+static void release(void* place) {
+#if defined(_WIN32)
+  _aligned_free(place);
+#else
+  free(place);
+#endif
+}
+
+void* context_take(Context* c, i64 bytes) {
+  const i64 size = (bytes + kAlignment - 1) & ~(kAlignment - 1);
+  c->wanted += size;
+  if (c->used + size <= c->capacity) {
+    void* place = c->memory + c->used;
+    c->used += size;
+    return place;
+  }
+  Extra* extra = (Extra*)aligned(size + kAlignment);
+  if (extra == nullptr) return nullptr;
+  extra->next = c->extra;
+  c->extra = extra;
+  return (u8*)extra + kAlignment;
+}
+
+// Ends an operation. What it needed beyond the block is given back, and the block grows to hold all
+// of it the next time; if the system refuses, extra pieces go on serving.
+void context_reset(Context* c) {
+  while (c->extra != nullptr) {
+    Extra* next = c->extra->next;
+    release(c->extra);
+    c->extra = next;
+  }
+  if (c->wanted > c->capacity) {
+    const i64 capacity = c->wanted + c->wanted / 4;
+    release(c->memory);
+    c->memory = (u8*)aligned(capacity);
+    c->capacity = c->memory == nullptr ? 0 : capacity;
+  }
+  c->used = 0;
+  c->wanted = 0;
+}
+
+STRATUM_API i32 stratum_version() { return 1; }
+
+// Bits: see CpuFeature.
+STRATUM_API u32 stratum_cpu_features() { return cpu_features(); }
+
+// The function of an operation of a variant ("avx2", "avxvnni", "avx512"), or null.
+STRATUM_API const void* stratum_operation(const char* variant, const char* name) {
+  const Operation* table = nullptr;
+  if (__builtin_strcmp(variant, "avx2") == 0) table = stratum_operations_avx2;
+  if (__builtin_strcmp(variant, "avxvnni") == 0) table = stratum_operations_avxvnni;
+  if (__builtin_strcmp(variant, "avx512") == 0) table = stratum_operations_avx512;
+  for (; table != nullptr && table->name != nullptr; ++table) {
+    if (__builtin_strcmp(table->name, name) == 0) return table->function;
+  }
+  return nullptr;
+}
+
+// Tables of the formats that need one; the caller keeps them alive.
+STRATUM_API void stratum_set_codebooks(const u8* iq2_xs_grid, const u8* sign_patterns) {
+  stratum_iq2_xs_grid = iq2_xs_grid;
+  stratum_sign_patterns = sign_patterns;
+}
+
+// A worker pool of `threads` threads and its scratch, or null. `object_head`: bytes of a plain
+// Python object.
+STRATUM_API Context* stratum_create(i64 threads, i64 object_head) {
+  Context* c = (Context*)calloc(1, sizeof(Context));
+  if (c == nullptr) return nullptr;
+  c->object_head = object_head;
+  c->pool = pool_create(threads);
+  if (c->pool == nullptr) {
+    free(c);
+    return nullptr;
+  }
+  return c;
+}
+
+STRATUM_API i64 stratum_threads(const Context* c) { return pool_threads(c->pool); }
+
+STRATUM_API void stratum_destroy(Context* c) {
+  pool_destroy(c->pool);
+  release(c->memory);
+  free(c);
+}
+
+// 1 when the object's header reads as the array that Python describes.
+STRATUM_API i32 stratum_check_array(const Context* c, Object object, const void* data, i64 dimensions,
+                                    const i64* shape, const i64* strides) {
+  const ArrayHeader* a = header(c, object);
+  if (a->data != data || a->dimensions != dimensions) return 0;
+  for (i64 i = 0; i < dimensions; ++i) {
+    if (a->shape[i] != shape[i] || a->strides[i] != strides[i]) return 0;
+  }
+  return 1;
+}

@@ -1,0 +1,222 @@
+// The residual streams: filling them, their gated mix (spec 4.3), adding a layer's output; and norms.
+// The plain twins are the methods of the same names of engine/ops/reference.py.
+#pragma once
+#include "matmul.h"
+
+namespace STRATUM_ISA {
+
+// x [R, H] and streams [R, hc, H] as rows; `ok` is cleared when they do not fit.
+struct StreamRows {
+  RowsOf<float> x;
+  RowsOf<float> streams;
+  i64 hc;
+};
+static inline StreamRows stream_rows(Context* c, Object x, Object streams, bool* ok) {
+  StreamRows s = {rows_of<float>(c, x, ok), rows_of<float>(c, streams, ok), 0};
+  if (!*ok || s.x.rows != s.streams.rows || s.x.width == 0 || s.streams.width % s.x.width) {
+    *ok = false;
+    return s;
+  }
+  s.hc = s.streams.width / s.x.width;
+  return s;
+}
+
+static i32 fill_streams(Context* c, Object x, Object streams) {
+  bool ok = true;
+  const StreamRows s = stream_rows(c, x, streams, &ok);
+  if (!ok) return kWrongShape;
+  for (i64 r = 0; r < s.x.rows; ++r) {
+    for (i64 h = 0; h < s.hc; ++h) copy(s.x.row(r), s.x.width, s.streams.row(r) + h * s.x.width);
+  }
+  return kOk;
+}
+
+static i32 add_to_streams(Context* c, Object x, Object streams) {
+  bool ok = true;
+  const StreamRows s = stream_rows(c, x, streams, &ok);
+  if (!ok) return kWrongShape;
+  for (i64 r = 0; r < s.x.rows; ++r) {
+    for (i64 h = 0; h < s.hc; ++h) {
+      const float* from = s.x.row(r);
+      float* to = s.streams.row(r) + h * s.x.width;
+      each_vector(s.x.width, [&](i64 i, auto lanes) {
+        store(to + i, add(load(to + i, lanes), load(from + i, lanes)), lanes);
+      });
+    }
+  }
+  return kOk;
+}
+
+static i32 rms_norm(Context* c, Object x_object, Object weight_object, double eps,
+                    Object out_object) {
+  bool ok = true;
+  const RowsOf<float> x = rows_of<float>(c, x_object, &ok);
+  const RowsOf<float> out = rows_of<float>(c, out_object, &ok);
+  if (!ok) return kWrongShape;
+  const float* weight = all_of<float>(c, weight_object, x.width, &ok);
+  if (!ok || x.rows != out.rows || x.width != out.width) return kWrongShape;
+  parallel(c, x.rows, x.rows * x.width / 4, [&](i64 r, i64) {
+    rms_row(x.row(r), weight, x.width, (float)eps, out.row(r));
+  });
+  return kOk;
+}
+
+static i32 hc_combine(Context* c, Object streams, Object inject_object, Object y) {
+  bool ok = true;
+  const StreamRows s = stream_rows(c, y, streams, &ok);
+  if (!ok) return kWrongShape;
+  const float* inject = all_of<float>(c, inject_object, s.x.rows * s.hc, &ok);
+  if (!ok) return kWrongShape;
+  parallel(c, s.x.rows, s.x.rows * s.streams.width / 4, [&](i64 r, i64) {
+    const float* from = s.x.row(r);
+    for (i64 h = 0; h < s.hc; ++h) {
+      const Vec by = set1(inject[r * s.hc + h]);
+      float* to = s.streams.row(r) + h * s.x.width;
+      each_vector(s.x.width, [&](i64 i, auto lanes) {
+        store(to + i, fma(by, load(from + i, lanes), load(to + i, lanes)), lanes);
+      });
+    }
+  });
+  return kOk;
+}
+
+// The arrays of one hc_mix call.
+struct Mix {
+  const HyperConnection* w;
+  i64 rows;
+  float* normed;   // [R, hc, H]
+  float* low;      // [R, r]
+  float* raw;      // [R, hc]: inject @ n
+  float* gates;    // [R, hc, H]: up @ low
+  Activations n;   // of normed
+  Activations l;   // of low
+  bool n_quantised;
+  bool l_quantised;
+};
+
+static inline void mix_norm(const Mix& m, const float* streams, i64 r) {
+  const i64 width = m.w->streams * m.w->hidden;
+  for (i64 s = 0; s < m.w->streams; ++s) {
+    rms_row(streams + s * m.w->hidden, m.w->norm + s * m.w->hidden, m.w->hidden, (float)m.w->eps,
+            m.normed + r * width + s * m.w->hidden);
+  }
+  if (m.n_quantised) quantise_row(m.normed + r * width, width, m.n.q + r * m.n.q_stride);
+}
+
+static inline void mix_low(const Mix& m, i64 r) {
+  const i64 rank = m.w->down->rows;
+  const Vec share = set1((float)m.w->streams);
+  float* low = m.low + r * rank;
+  each_vector(rank, [&](i64 i, auto lanes) {
+    store(low + i, silu(div(load(low + i, lanes), share)), lanes);
+  });
+  if (m.l_quantised) quantise_row(low, rank, m.l.q + r * m.l.q_stride);
+}
+
+// Columns from .. to-1 of x.
+static inline void mix_columns(const Mix& m, i64 r, i64 from, i64 to, float* x) {
+  const i64 hidden = m.w->hidden, width = m.w->streams * hidden;
+  const Vec share = set1((float)m.w->streams);
+  const float *normed = m.normed + r * width, *gates = m.gates + r * width;
+  each_vector(to - from, [&](i64 i, auto lanes) {
+    Vec total = zero();
+    for (i64 s = 0; s < m.w->streams; ++s) {
+      const i64 at = s * hidden + from + i;
+      total = fma(sigmoid(load(gates + at, lanes)), load(normed + at, lanes), total);
+    }
+    store(x + from + i, div(total, share), lanes);
+  });
+}
+
+static inline void mix_inject(const Mix& m, i64 r, float* inject) {
+  const i64 hc = m.w->streams;
+  for (i64 s = 0; s < hc; ++s) {
+    inject[r * hc + s] = 2.0f * sigmoid1(m.raw[r * hc + s] / (float)hc);
+  }
+}
+
+// The up projection and the mix, in tiles of columns: each tile computes its gates of all streams.
+static inline void mix_out(Context* c, const Mix& m, const RowsOf<float>& x,
+                           const DecodeMemory& memory) {
+  const HyperConnection* w = m.w;
+  const i64 hidden = w->hidden, width = w->streams * hidden, rank = w->up->columns;
+  const Product up = product_of(w->up, &m.l, m.rows, m.gates, width);
+  const i64 each = tile_rows(rank * w->streams, m.rows);
+  parallel(c, ceil_div(hidden, each), product_ns(width, rank + 64, m.rows), [&](i64 i, i64 thread) {
+    const i64 from = i * each, to = least(hidden, from + each);
+    for (i64 s = 0; s < w->streams; ++s) {
+      product(up, s * hidden + from, s * hidden + to, memory.of(thread));
+    }
+    for (i64 r = 0; r < m.rows; ++r) mix_columns(m, r, from, to, x.row(r));
+  });
+}
+
+static i32 hc_mix(Context* c, const HyperConnection* w, Object streams_object, Object x_object,
+                  Object inject_object) {
+  bool ok = true;
+  const RowsOf<float> streams = rows_of<float>(c, streams_object, &ok);
+  const RowsOf<float> x = rows_of<float>(c, x_object, &ok);
+  const i64 width = w->streams * w->hidden, rank = w->down->rows;
+  if (!ok || streams.width != width || x.width != w->hidden || x.rows != streams.rows ||
+      (inject_object != nullptr) != (w->inject != nullptr)) {
+    return kWrongShape;
+  }
+  float* inject = nullptr;
+  if (inject_object != nullptr) {
+    inject = all_of<float>(c, inject_object, x.rows * w->streams, &ok);
+    if (!ok) return kWrongShape;
+  }
+  Scratch scratch(c);
+  Mix m;
+  m.w = w;
+  m.rows = x.rows;
+  m.normed = scratch.take<float>(x.rows * width);
+  m.gates = scratch.take<float>(x.rows * width);
+  m.low = scratch.take<float>(x.rows * rank);
+  m.raw = scratch.take<float>(x.rows * w->streams);
+  m.n = activations(m.normed, width, width);
+  m.l = activations(m.low, rank, rank);
+  m.n_quantised = !is_float(w->down->type) || (w->inject && !is_float(w->inject->type));
+  m.l_quantised = !is_float(w->up->type);
+  if (m.n_quantised) take_quantised(&scratch, &m.n, x.rows);
+  if (m.l_quantised) take_quantised(&scratch, &m.l, x.rows);
+  i64 bytes = most(decode_bytes(w->down), decode_bytes(w->up));
+  if (w->inject) bytes = most(bytes, decode_bytes(w->inject));
+  const DecodeMemory memory = take_decode_memory(c, &scratch, bytes);
+  if (!scratch.ok()) return kOutOfMemory;
+
+  parallel(c, x.rows, x.rows * width / 3, [&](i64 r, i64) { mix_norm(m, streams.row(r), r); });
+  Product reads[2] = {product_of(w->down, &m.n, x.rows, m.low, rank), {}};
+  if (w->inject) reads[1] = product_of(w->inject, &m.n, x.rows, m.raw, w->streams);
+  products(c, w->inject ? 2 : 1, reads, memory);
+  for (i64 r = 0; r < x.rows; ++r) mix_low(m, r);
+  mix_out(c, m, x, memory);
+  if (inject != nullptr) {
+    for (i64 r = 0; r < x.rows; ++r) mix_inject(m, r, inject);
+  }
+  return kOk;
+}
+
+// exp (0), sigmoid (1), silu (2), softplus (3) of all values: for tests of functions.h.
+static i32 map_values(Context* c, i64 function, Object x_object, Object out_object) {
+  bool ok = true;
+  const Whole x = whole(c, x_object, &ok);
+  const Whole out = whole(c, out_object, &ok);
+  if (!ok || x.element_bytes != 4 || out.element_bytes != 4 || x.elements() != out.elements()) {
+    return kWrongShape;
+  }
+  const float* from = (const float*)x.data;
+  float* to = (float*)out.data;
+  each_vector(x.elements(), [&](i64 i, auto lanes) {
+    const Vec v = load(from + i, lanes);
+    Vec y = v;
+    if (function == 0) y = exp(v);
+    if (function == 1) y = sigmoid(v);
+    if (function == 2) y = silu(v);
+    if (function == 3) y = softplus(v);
+    store(to + i, y, lanes);
+  });
+  return kOk;
+}
+
+}  // namespace STRATUM_ISA

@@ -1,0 +1,21 @@
+// The worker pool, and the only place that knows operating-system threads.
+//
+// A job is `items` calls of a function; threads take items from one atomic counter, because cores
+// differ in speed. The calling thread works too, and waits only for workers that are inside the job:
+// a worker that sleeps or is not scheduled delays nobody. Workers spin briefly after a job, because
+// the next operation of a pass comes microseconds later, then sleep in the operating system, so that
+// an idle engine costs nothing and two engines on one machine do not take each other's cores.
+#pragma once
+#include "api.h"
+
+struct Pool;
+
+typedef void (*Work)(void* argument, i64 item, i64 thread);
+
+// Starts `threads - 1` workers; fewer when the system gives no more.
+Pool* pool_create(i64 threads);
+void pool_destroy(Pool* pool);
+// How many threads take part, the caller included; thread numbers are below it.
+i64 pool_threads(const Pool* pool);
+// Calls work(argument, 0 .. items-1, thread), each once, and returns when all are done.
+void pool_run(Pool* pool, i64 items, Work work, void* argument);

@@ -1,0 +1,5 @@
+// The variant for 512-bit vectors with AVX-512 F, BW, DQ, VL and VNNI.
+#define STRATUM_ISA avx512
+#define STRATUM_TABLE stratum_operations_avx512
+#define STRATUM_WIDE
+#include "variant.h"

@@ -1,0 +1,196 @@
+"""The host kernel library as Python sees it: found or built, loaded, its functions bound.
+
+Knows nothing of models: `engine/ops/host.py` makes operations of it. Which variant runs is decided by
+the library's own look at the processor, or by `STRATUM_CPU` (`avx2`, `avxvnni`, `avx512`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+
+from engine.core.errors import ConfigError, ResourceError
+from engine.kernels import build
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+# variant -> bit of stratum_cpu_features(), the best one first
+VARIANTS = {"avx512": 4, "avxvnni": 2, "avx2": 1}
+CPU_VARIABLE = "STRATUM_CPU"
+
+_POINTER = ctypes.c_void_p
+_INTEGER = ctypes.c_int64
+_REAL = ctypes.c_double
+# operation -> argument kinds after the context: p pointer or array object, i integer, d double
+OPERATIONS = {
+    "gather_rows": "ppp",
+    "fill_streams": "pp",
+    "add_to_streams": "pp",
+    "rms_norm": "ppdp",
+    "matmul": "pi" + "pp" * 6,
+    "hc_mix": "pppp",
+    "hc_combine": "ppp",
+    "delta_mix": "p" * 16,
+    "delta_commit": "p" * 8 + "iii",
+    "attention_append": "p" * 15,
+    "attention": "p" * 13,
+    "route": "pppp",
+    "experts": "ppppp",
+    "shared_expert": "ppp",
+    "ple_mix": "p" * 9,
+    "ple_commit": "pppiii",
+    "map_values": "ipp",
+}
+MOST_MATRICES = 6  # of one matmul call
+_KINDS = {"p": _POINTER, "i": _INTEGER, "d": _REAL}
+
+HostFunction = Callable[..., int]
+
+
+class HostLibrary:
+    """The loaded library.
+
+    Attributes:
+        path: its file.
+        variants: what this processor can run, the best one first; empty without AVX2.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Load the file.
+
+        Raises:
+            ResourceError: the system cannot load it, or it is of another version.
+        """
+        self.path = path
+        try:
+            self._dll = ctypes.CDLL(str(path))
+            version = int(self._dll.stratum_version())
+        except (OSError, AttributeError) as error:
+            raise ResourceError(
+                f"The kernel library {path} cannot be loaded ({error}); "
+                "the slow reference operations work without it."
+            ) from error
+        if version != VERSION:
+            raise ResourceError(f"The kernel library {path} has version {version}, not {VERSION}.")
+        self._dll.stratum_operation.restype = _POINTER
+        self._dll.stratum_operation.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+        self._dll.stratum_cpu_features.restype = ctypes.c_uint32
+        self._dll.stratum_create.restype = _POINTER
+        self._dll.stratum_create.argtypes = [_INTEGER, _INTEGER]
+        self._dll.stratum_threads.restype = _INTEGER
+        self._dll.stratum_threads.argtypes = [_POINTER]
+        self._dll.stratum_destroy.restype = None
+        self._dll.stratum_destroy.argtypes = [_POINTER]
+        self._dll.stratum_set_codebooks.restype = None
+        self._dll.stratum_set_codebooks.argtypes = [_POINTER, _POINTER]
+        self._dll.stratum_check_array.argtypes = [*[_POINTER] * 3, _INTEGER, _POINTER, _POINTER]
+        features = int(self._dll.stratum_cpu_features())
+        self.variants = tuple(name for name, bit in VARIANTS.items() if features & bit)
+
+    def operations(self, variant: str) -> dict[str, HostFunction]:
+        """The functions of a variant by name; each takes the context first and returns a status."""
+        functions: dict[str, HostFunction] = {}
+        for name, kinds in OPERATIONS.items():
+            address = self._dll.stratum_operation(variant.encode(), name.encode())
+            kind = ctypes.CFUNCTYPE(ctypes.c_int32, _POINTER, *(_KINDS[k] for k in kinds))
+            functions[name] = kind(address)
+        return functions
+
+    def create(self, threads: int, object_head: int) -> int:
+        """A context: a pool of threads and scratch memory.
+
+        Raises:
+            ResourceError: no memory.
+        """
+        context = self._dll.stratum_create(threads, object_head)
+        if not context:
+            raise ResourceError("There is no memory for the threads of the host kernels.")
+        return int(context)
+
+    def threads(self, context: int) -> int:
+        """How many threads work for a context."""
+        return int(self._dll.stratum_threads(context))
+
+    def destroy(self, context: int) -> None:
+        """End the threads of a context and free its memory."""
+        self._dll.stratum_destroy(context)
+
+    def set_codebooks(self, iq2_xs_grid: int, sign_patterns: int) -> None:
+        """Addresses of the tables of IQ2_XS, which must stay where they are."""
+        self._dll.stratum_set_codebooks(iq2_xs_grid, sign_patterns)
+
+    def check_array(
+        self, context: int, array: int, data: int, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> bool:
+        """Whether the library reads this of the array object at address `array`."""
+        longs = _INTEGER * len(shape)
+        return bool(
+            self._dll.stratum_check_array(
+                context, array, data, len(shape), longs(*shape), longs(*strides)
+            )
+        )
+
+
+def choose_variant(library: HostLibrary, wanted: str | None = None) -> str:
+    """The variant to run: `wanted`, else what `STRATUM_CPU` names, else the processor's best.
+
+    Raises:
+        ConfigError: the wanted variant does not exist.
+        ResourceError: this processor cannot run it, or none at all.
+    """
+    wanted = wanted or os.environ.get(CPU_VARIABLE) or None
+    if wanted is not None and wanted not in VARIANTS:
+        raise ConfigError(
+            f"{CPU_VARIABLE} is {wanted!r}; the kernels know {', '.join(sorted(VARIANTS))}."
+        )
+    if not library.variants:
+        raise ResourceError(
+            "This processor has no AVX2, which the host kernels need; "
+            "the slow reference operations work on it."
+        )
+    if wanted is None:
+        return library.variants[0]
+    if wanted not in library.variants:
+        raise ResourceError(
+            f"This processor cannot run the {wanted} kernels; it can run "
+            f"{', '.join(library.variants)}."
+        )
+    return wanted
+
+
+@functools.cache
+def load_library() -> HostLibrary:
+    """The library: prebuilt if it fits the sources, else built once into the user's cache.
+
+    Raises:
+        ResourceError: there is no library and no compiler, or this machine cannot use it.
+    """
+    if platform.machine().lower() not in {"x86_64", "amd64"}:
+        raise ResourceError(
+            f"The host kernels are written for x86-64 processors, not for {platform.machine()}; "
+            "the slow reference operations work on it."
+        )
+    system = build.this_system()
+    path = build.prebuilt_path(system)
+    if path is None:
+        cache = Path(platformdirs.user_cache_dir("stratum", appauthor=False)) / "kernels"
+        path = cache / build.source_hash()[:16] / build.LIBRARY_NAMES[system]
+        if not path.is_file():
+            # A compiler of this machine is quicker than zig, whose first build takes a minute.
+            compiler = build.path_compiler() or build.zig_compiler()
+            if compiler is None:
+                raise ResourceError(
+                    "The kernel library does not fit its sources and there is no C++ compiler to "
+                    "build it; install package ziglang or a compiler, or take a fresh copy."
+                )
+            log.info("building the host kernels with %s, once", compiler.command[0])
+            build.compile_library(compiler, system, path)
+    return HostLibrary(path)

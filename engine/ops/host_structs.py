@@ -1,0 +1,257 @@
+"""Weight groups as the C structures of `engine/kernels/host/api.h`.
+
+A prepared group owns its structure, the arrays that it points to, and nothing else; it is kept in the
+group's `prepared` slot, so that an operation passes one address. Field order and types mirror api.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.core.ggml_types import GgmlType, row_bytes
+from engine.gguf.reader import Tensor
+from engine.ops.weights import (
+    AttentionWeights,
+    DeltaWeights,
+    HyperConnectionWeights,
+    Matrix,
+    MoeWeights,
+    PleWeights,
+)
+
+FloatArray = npt.NDArray[np.float32]
+
+_POINTER = ctypes.c_void_p
+_INTEGER = ctypes.c_int64
+_REAL = ctypes.c_double
+
+
+class MatrixStruct(ctypes.Structure):
+    """`Matrix` of api.h."""
+
+    _fields_ = (
+        ("data", _POINTER),
+        ("rows", _INTEGER),
+        ("columns", _INTEGER),
+        ("count", _INTEGER),
+        ("row_bytes", _INTEGER),
+        ("type", _INTEGER),
+    )
+
+
+class HyperConnectionStruct(ctypes.Structure):
+    """`HyperConnection` of api.h."""
+
+    _fields_ = (
+        *((name, _POINTER) for name in ("norm", "down", "up", "inject")),
+        *((name, _INTEGER) for name in ("streams", "hidden")),
+        ("eps", _REAL),
+    )
+
+
+class DeltaStruct(ctypes.Structure):
+    """`Delta` of api.h."""
+
+    _fields_ = (
+        *((name, _POINTER) for name in ("conv", "a", "dt", "norm")),
+        *((name, _INTEGER) for name in ("k_heads", "v_heads", "head_dim", "taps")),
+        ("eps", _REAL),
+    )
+
+
+class AttentionStruct(ctypes.Structure):
+    """`Attention` of api.h."""
+
+    _fields_ = (
+        *((name, _POINTER) for name in ("q_norm", "k_norm", "index_q_norm", "index_k_norm")),
+        *((name, _INTEGER) for name in ("heads", "kv_heads", "head_dim", "index_heads")),
+        *((name, _INTEGER) for name in ("index_dim", "rope_dim", "ratio", "top_blocks")),
+        ("eps", _REAL),
+    )
+
+
+class MoeStruct(ctypes.Structure):
+    """`Moe` of api.h."""
+
+    _fields_ = (
+        *((name, _POINTER) for name in ("router", "gate", "up", "down", "shared_router")),
+        *((name, _POINTER) for name in ("shared_gate", "shared_up", "shared_down")),
+        ("used", _INTEGER),
+    )
+
+
+class PleStruct(ctypes.Structure):
+    """`Ple` of api.h."""
+
+    _fields_ = (
+        *((name, _POINTER) for name in ("norm_key", "norm_query", "norm_conv", "conv")),
+        *((name, _INTEGER) for name in ("streams", "hidden", "taps", "dilation")),
+        ("eps", _REAL),
+    )
+
+
+class HostMatrix:
+    """A matrix in the file's own bytes: a `Matrix` of engine/ops/weights.py.
+
+    Attributes:
+        rows: output size.
+        columns: input size.
+        count: how many are stacked.
+        type: block format.
+        address: of the C structure.
+    """
+
+    __slots__ = ("_keep", "address", "columns", "count", "rows", "type")
+
+    def __init__(self, tensor: Tensor) -> None:
+        """Describe the bytes of a 2-D or 3-D tensor; they stay where they are."""
+        shape = tensor.shape
+        if len(shape) not in {2, 3}:
+            raise ValueError(f"{tensor.name} has {len(shape)} dimensions; a matrix has 2 or 3")
+        self.count = shape[0] if len(shape) == 3 else 1
+        self.rows, self.columns = shape[-2:]
+        self.type: GgmlType = tensor.type
+        data = np.ascontiguousarray(tensor.data).reshape(-1)
+        bytes_per_row = row_bytes(tensor.type, self.columns)
+        if data.nbytes != self.count * self.rows * bytes_per_row:
+            raise ValueError(f"{tensor.name} has {data.nbytes} bytes, which does not fit its shape")
+        struct = MatrixStruct(
+            data.ctypes.data, self.rows, self.columns, self.count, bytes_per_row, int(tensor.type)
+        )
+        self._keep = (struct, data)
+        self.address = ctypes.addressof(struct)
+
+
+class Prepared:
+    """A C structure at a fixed address, with the arrays that it points to."""
+
+    __slots__ = ("_keep", "address")
+
+    def __init__(self, struct: ctypes.Structure, keep: Sequence[object]) -> None:
+        """Keep `struct` and everything in `keep` alive."""
+        self._keep = (struct, *keep)
+        self.address = ctypes.addressof(struct)
+
+
+def _matrix(matrix: Matrix) -> int:
+    if not isinstance(matrix, HostMatrix):
+        raise TypeError("the matrix was made by another implementation of the operations")
+    return matrix.address
+
+
+def _vectors(*arrays: FloatArray) -> tuple[list[FloatArray], list[int]]:
+    """The arrays as the library reads them (contiguous float32), and their addresses."""
+    kept = [np.ascontiguousarray(array, dtype=np.float32) for array in arrays]
+    return kept, [array.ctypes.data for array in kept]
+
+
+def _check(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(f"the {what} weights do not fit each other")
+
+
+def prepare_hyper_connection(weights: HyperConnectionWeights) -> Prepared:
+    """The structure of a gated residual mix."""
+    hc, hidden = weights.norm.shape
+    rank, width = weights.down.rows, hc * hidden
+    fits = weights.down.columns == width and (weights.up.rows, weights.up.columns) == (width, rank)
+    if weights.inject is not None:
+        fits &= (weights.inject.rows, weights.inject.columns) == (hc, width)
+    _check(fits, "residual mix")
+    kept, (norm,) = _vectors(weights.norm)
+    inject = None if weights.inject is None else _matrix(weights.inject)
+    struct = HyperConnectionStruct(
+        norm, _matrix(weights.down), _matrix(weights.up), inject, hc, hidden, weights.eps
+    )
+    return Prepared(struct, [kept, weights.down, weights.up, weights.inject])
+
+
+def prepare_delta(weights: DeltaWeights) -> Prepared:
+    """The structure of a DeltaNet layer; the convolution is transposed to (taps, channels)."""
+    channels = (2 * weights.num_k_heads + weights.num_v_heads) * weights.head_dim
+    _check(
+        weights.conv.shape == (channels, weights.conv_kernel)
+        and weights.a.shape == weights.dt.shape == (weights.num_v_heads,)
+        and weights.norm.shape == (weights.head_dim,),
+        "DeltaNet",
+    )
+    kept, pointers = _vectors(weights.conv.T, weights.a, weights.dt, weights.norm)
+    struct = DeltaStruct(
+        *pointers,
+        weights.num_k_heads,
+        weights.num_v_heads,
+        weights.head_dim,
+        weights.conv_kernel,
+        weights.eps,
+    )
+    return Prepared(struct, kept)
+
+
+def prepare_attention(weights: AttentionWeights) -> Prepared:
+    """The structure of a sparse attention layer."""
+    _check(
+        weights.q_norm.shape == weights.k_norm.shape == (weights.head_dim,)
+        and weights.index_q_norm.shape == weights.index_k_norm.shape == (weights.index_dim,)
+        and weights.num_heads % weights.num_kv_heads == 0
+        and weights.rope_dim % 2 == 0
+        and weights.rope_dim <= min(weights.head_dim, weights.index_dim),
+        "attention",
+    )
+    kept, pointers = _vectors(
+        weights.q_norm, weights.k_norm, weights.index_q_norm, weights.index_k_norm
+    )
+    struct = AttentionStruct(
+        *pointers,
+        weights.num_heads,
+        weights.num_kv_heads,
+        weights.head_dim,
+        weights.num_index_heads,
+        weights.index_dim,
+        weights.rope_dim,
+        weights.block_ratio,
+        weights.top_blocks,
+        weights.eps,
+    )
+    return Prepared(struct, kept)
+
+
+def prepare_moe(weights: MoeWeights) -> Prepared:
+    """The structure of router, experts and shared expert."""
+    gate, up, down = weights.gate, weights.up, weights.down
+    hidden, shared = weights.router.columns, weights.shared_gate.rows
+    _check(
+        gate.count == up.count == down.count == weights.router.rows
+        and (gate.rows, gate.columns) == (up.rows, up.columns) == (down.columns, hidden)
+        and down.rows == hidden
+        and weights.shared_router.shape == (hidden,)
+        and (weights.shared_up.rows, weights.shared_up.columns) == (shared, hidden)
+        and weights.shared_gate.columns == hidden
+        and (weights.shared_down.rows, weights.shared_down.columns) == (hidden, shared),
+        "expert",
+    )
+    kept, (shared_router,) = _vectors(weights.shared_router)
+    matrices = (weights.router, gate, up, down)
+    shared_matrices = (weights.shared_gate, weights.shared_up, weights.shared_down)
+    struct = MoeStruct(
+        *map(_matrix, matrices), shared_router, *map(_matrix, shared_matrices), weights.num_used
+    )
+    return Prepared(struct, [kept, *matrices, *shared_matrices])
+
+
+def prepare_ple(weights: PleWeights) -> Prepared:
+    """The structure of an n-gram layer; the convolution is transposed to (taps, hc * H)."""
+    hc, hidden = weights.norm_key.shape
+    _check(
+        weights.norm_query.shape == weights.norm_conv.shape == (hc, hidden)
+        and weights.conv.shape == (hc * hidden, weights.conv_kernel),
+        "n-gram layer",
+    )
+    kept, pointers = _vectors(
+        weights.norm_key, weights.norm_query, weights.norm_conv, weights.conv.T
+    )
+    struct = PleStruct(*pointers, hc, hidden, weights.conv_kernel, weights.dilation, weights.eps)
+    return Prepared(struct, kept)
