@@ -206,6 +206,11 @@ def _check_together(config: ModelConfig) -> None:
             f"its {config.delta_num_v_heads} linear attention heads cannot share "
             f"{config.delta_num_k_heads} key heads evenly"
         )
+    if config.delta_head_dim > config.hidden_size:  # keeps the state below the size of `ssm_out`
+        refuse(
+            f"its linear attention heads have {config.delta_head_dim} values, more than the "
+            f"hidden size {config.hidden_size}"
+        )
     smallest = min(config.head_dim, config.index_dim)
     if config.rope_dim % 2 or config.rope_dim > smallest:
         refuse(

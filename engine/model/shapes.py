@@ -39,6 +39,12 @@ def check_trunk_shapes(config: ModelConfig, tensors: Mapping[str, HasShape]) -> 
     check_all(tensors, mixer_shapes(config, "output_hc_"))
     for index, kind in enumerate(config.layer_kinds):
         check_layer_shapes(config, f"blk.{index}.", tensors, is_delta=kind.value == "delta")
+    num_blocks = config.num_layers + config.num_mtp_layers
+    if any(name.startswith(f"blk.{num_blocks}.") for name in tensors):
+        raise ModelFileError(
+            f"The model file holds tensors of a layer {num_blocks}, but its metadata count only "
+            f"{num_blocks} layers, so the file is damaged; download it again."
+        )
     if config.ple is not None:
         _check_ple_shapes(config, config.ple, tensors)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.core.errors import InputError
+from engine.core.errors import InputError, ResourceError
 from engine.memory.kv_pages import PagePool
 from engine.model.config import ModelConfig
 from engine.model.layers import Layer
@@ -111,7 +111,26 @@ class Model:
 
         Raises:
             ModelFileError: the file is no model that we know, or damaged.
+            ResourceError: there is not enough memory for its states and buffers.
         """
+        try:
+            return cls._load(file, ops, limits, progress, mtp_file)
+        except MemoryError as error:
+            raise ResourceError(
+                f"There is not enough memory for {limits.max_sequences} conversations of "
+                f"{limits.context} tokens with this model; choose a smaller context.",
+                code="out_of_memory",
+            ) from error
+
+    @classmethod
+    def _load(
+        cls,
+        file: GgufFile,
+        ops: Ops,
+        limits: ModelLimits,
+        progress: Progress | None,
+        mtp_file: GgufFile | None,
+    ) -> Model:
         config = ModelConfig.from_metadata(file.metadata, file.tensors)
         loader = WeightLoader(config, file.tensors, ops, limits.context)
         weights = loader.trunk(progress)

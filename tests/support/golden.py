@@ -217,3 +217,12 @@ class RecordingOps(Ops):
 
     def close(self):
         self.inner.close()
+
+
+def load_and_run(path: Path) -> None:
+    """Load a model file of unknown goodness and compute three tokens (for the fuzz runs)."""
+    limits = golden_limits(max_rows=4, max_sequences=1, context=32)
+    with GgufFile.open(path) as file:
+        model = Model.load(file, make_ops("reference", limits.for_ops()), limits)
+        with np.errstate(all="ignore"):  # zeros and wild values are no news here
+            forward(model, model.new_sequence(), [0, 1 % model.config.vocab_size, 0])

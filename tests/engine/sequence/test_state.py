@@ -91,7 +91,9 @@ def test_committing_n_of_a_window_is_having_decoded_n_tokens(case, ops_name):
         tried = model.new_sequence()
         tried.restore(prompt)
         logits = forward(model, tried, window).logits
-        np.testing.assert_array_equal(logits[:n], np.array(logits_alone).reshape(n, logits.shape[1]))
+        np.testing.assert_array_equal(
+            logits[:n], np.array(logits_alone).reshape(n, logits.shape[1])
+        )
         tried.commit(n)
         assert tried.length == start + n
         assert_same_bits(state_bits(model, tried), wanted)

@@ -1,0 +1,59 @@
+"""N-gram hashing against the worked examples, on its own and in any cut."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from engine.model.config import ModelConfig, PleConfig
+from engine.model.ple_hash import PleHash
+from tests.support.golden import GOLDEN, arrays, model_file
+
+STORED = json.loads((GOLDEN / "ple_hash.json").read_text(encoding="utf-8"))
+
+
+def real_config() -> PleConfig:
+    return PleConfig(
+        layers=(1,),
+        ngram_size=STORED["ngram_size"],
+        heads_per_ngram=STORED["heads_per_ngram"],
+        conv_kernel=4,
+        row_width=160,
+        eos_token_id=STORED["eos_token_id"],
+        image_token_id=248056,
+        multipliers=tuple(STORED["layer_multipliers"]),
+        head_offsets=tuple(STORED["head_offsets"]),
+        head_sizes=tuple(STORED["head_vocab_sizes"]),
+    )
+
+
+@pytest.mark.parametrize("example", STORED["examples"], ids=lambda e: e["what"][:40])
+def test_the_worked_examples_give_their_rows(example):
+    rows = PleHash(real_config()).rows(example["tokens"], [])
+    wanted = example["rows_per_position"]
+    np.testing.assert_array_equal(rows[-len(wanted) :], wanted)
+
+
+@pytest.mark.parametrize("case", ["full", "odd"])
+@pytest.mark.parametrize("cut", [1, 2, 3, 50])
+def test_a_cut_sequence_reads_the_rows_of_the_whole(case, cut):
+    file = model_file(case)
+    ple = ModelConfig.from_metadata(file.metadata, file.tensors).ple
+    assert ple is not None
+    tokens, wanted = arrays(case)["tokens"].tolist(), arrays(case)["ple_rows"]
+    hashing = PleHash(ple)
+    np.testing.assert_array_equal(hashing.rows(tokens, []), wanted)
+    np.testing.assert_array_equal(hashing.rows(tokens[cut:], tokens[:cut]), wanted[cut:])
+    one = hashing.rows(tokens[cut : cut + 1], tokens[:cut])
+    np.testing.assert_array_equal(one, wanted[cut : cut + 1])
+
+
+def test_an_end_of_text_hides_what_lies_before_it():
+    hashing, eos = PleHash(real_config()), real_config().eos_token_id
+    hidden = hashing.rows([846, 198, 7], [eos])
+    np.testing.assert_array_equal(hashing.rows([846, 198, 7], [248045, eos]), hidden)
+    np.testing.assert_array_equal(hashing.rows([846, 198, 7], []), hidden)  # as at the start
+    seen = hashing.rows([eos], [248045])  # the token itself still sees its predecessor
+    assert (seen != hashing.rows([eos], [])).all()
