@@ -102,7 +102,7 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
     """
     model = model_config_of(header)
     context = _context(model, config)
-    parts = _weight_parts(header.tensors)
+    parts = _weight_parts(header.tensors, model.num_layers)
     page_tokens = page_tokens_of(model)
     page_bytes = kv_page_bytes(model, config.kv_type, page_tokens)
     pages_each = -(-context // page_tokens)
@@ -254,10 +254,12 @@ def _kv_pages(pages_each: int, page_bytes: int, parallel: int, machine: Machine)
     return pages_each + max(extra, parallel - 1)
 
 
-def _weight_parts(tensors: Mapping[str, tuple[int, TensorInfo]]) -> list[PlacedPart]:
+def _weight_parts(
+    tensors: Mapping[str, tuple[int, TensorInfo]], num_layers: int
+) -> list[PlacedPart]:
     sizes = {"Experts": 0, "n-gram table": 0, "Token embedding": 0, "MTP layer": 0, "Other": 0}
     for name, (_shard, info) in tensors.items():
-        sizes[_weight_group(name)] += info.num_bytes
+        sizes[_weight_group(name, num_layers)] += info.num_bytes
     reasons = {
         "Experts": (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
         "n-gram table": (Tier.DISK, "a few rows per token are read"),
@@ -274,12 +276,13 @@ def _weight_parts(tensors: Mapping[str, tuple[int, TensorInfo]]) -> list[PlacedP
     ]
 
 
-def _weight_group(name: str) -> str:
+def _weight_group(name: str, num_layers: int) -> str:
     if name == "per_layer_token_embd.weight":
         return "n-gram table"
     if name == "token_embd.weight":
         return "Token embedding"
-    if ".nextn." in name:
+    block = name.split(".", 2)[1] if name.startswith("blk.") else ""
+    if block.isdigit() and int(block) >= num_layers:  # blocks after the trunk's are draft heads
         return "MTP layer"
     if "_exps." in name:
         return "Experts"

@@ -20,7 +20,8 @@ from engine.core.placement import (
     state_bytes,
 )
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "golden"
 GIB = 1 << 30
 
 
@@ -129,3 +130,16 @@ def test_caches_beyond_all_memory_are_refused_before_loading(header: ModelHeader
     with pytest.raises(ResourceError, match=r"Lower context .* parallel"):
         require_private_memory(placement, small)
     require_private_memory(placement, machine())
+
+
+def test_a_draft_head_in_the_file_is_one_part() -> None:
+    bundled = read_model_header(ROOT / "assets" / "models" / "stratum-tiny.gguf")
+    placement = place_on_cpu(machine(), bundled, RunConfig())
+    num_layers = model_config_of(bundled).num_layers
+    expected = sum(
+        info.num_bytes
+        for name, (_shard, info) in bundled.tensors.items()
+        if name.startswith(f"blk.{num_layers}.")
+    )
+    assert expected > 0
+    assert {part.name: part.num_bytes for part in placement.parts}["MTP layer"] == expected
