@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.ops.plan import PassPlan
-from engine.sequence.rope import RopeAngles
+from engine.sequence.rope import RopeAngles, RopePositions
 from engine.sequence.state import SequenceState
 
 
@@ -67,12 +67,7 @@ class PlanBuilder:
             pages = state.pages.pages
             a.page_table[s, : len(pages)] = pages
             a.page_table[s, len(pages) :] = -1
-            positions = a.positions[part]
-            self._angles.write(state.rope.at(positions), a.rope_cos[part], a.rope_sin[part])
-            block_starts = np.maximum(positions - (self._ratio - 1), 0)  # of rows that end a block
-            self._angles.write(
-                state.rope.at(block_starts), a.block_rope_cos[part], a.block_rope_sin[part]
-            )
+            self._write_angles(state.rope, entry.first, part)
             row += count
         num_sequences = len(entries)
         a.seq_start[num_sequences] = row
@@ -90,3 +85,19 @@ class PlanBuilder:
             block_rope_cos=a.block_rope_cos[:row],
             block_rope_sin=a.block_rope_sin[:row],
         )
+
+    def _write_angles(self, rope: RopePositions, first: int, part: slice) -> None:
+        """Angles of the rows, and of the first token of the block that a row may complete."""
+        a, angles = self._arrays, self._angles
+        cos, sin = a.rope_cos[part], a.rope_sin[part]
+        block_cos, block_sin = a.block_rope_cos[part], a.block_rope_sin[part]
+        block_first = first - (self._ratio - 1)
+        if not rope.is_text:
+            positions = np.arange(first, first + len(cos))
+            angles.write(rope.at(positions), cos, sin)
+            block_starts = np.maximum(positions - (self._ratio - 1), 0)
+            angles.write(rope.at(block_starts), block_cos, block_sin)
+            return
+        angles.write_text(first, cos, sin)
+        unused = max(0, -block_first)  # rows before the first block's end
+        angles.write_text(block_first + unused, block_cos[unused:], block_sin[unused:])

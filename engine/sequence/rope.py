@@ -12,6 +12,8 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float32]
 
+_TABLE_STEP = 1024  # positions by which the table of text angles grows at least
+
 
 class RopePositions:
     """The 3-D position of every token of a sequence; keeps nothing while all is text."""
@@ -23,6 +25,11 @@ class RopePositions:
 
     def __len__(self) -> int:
         return self._length
+
+    @property
+    def is_text(self) -> bool:
+        """Whether every token's position is its index, also of tokens that follow."""
+        return self._explicit is None
 
     @property
     def next(self) -> int:
@@ -85,6 +92,9 @@ class RopeAngles:
         self._axes = np.zeros(rope_dim // 2, np.int64)  # which coordinate turns frequency d
         self._axes[(d % 3 == 1) & (d < 3 * sections[1])] = 1
         self._axes[(d % 3 == 2) & (d < 3 * sections[2])] = 2
+        # of the text positions 0, 1, 2, ... as far as they were wanted; (n, rope_dim / 2) each
+        self._cos = np.zeros((0, rope_dim // 2), np.float32)
+        self._sin = np.zeros((0, rope_dim // 2), np.float32)
 
     @property
     def num_angles(self) -> int:
@@ -95,6 +105,20 @@ class RopeAngles:
         self, positions: npt.NDArray[np.int64], cos_out: FloatArray, sin_out: FloatArray
     ) -> None:
         """Cosines and sines of positions `[n, 3]` into `[n, rope_dim / 2]` float32 arrays."""
-        angles = positions[:, self._axes] * self._inverse  # (n, rope_dim / 2), float64
+        angles: npt.NDArray[np.float64] = (
+            positions[:, self._axes] * self._inverse
+        )  # (n, rope_dim / 2), float64
         np.cos(angles, out=cos_out, casting="same_kind")
         np.sin(angles, out=sin_out, casting="same_kind")
+
+    def write_text(self, first: int, cos_out: FloatArray, sin_out: FloatArray) -> None:
+        """The same for as many text positions as the outputs have rows, from `first` on."""
+        stop = first + len(cos_out)
+        if stop > len(self._cos):
+            size = -(-max(stop, 2 * len(self._cos)) // _TABLE_STEP) * _TABLE_STEP
+            positions = np.repeat(np.arange(size)[:, None], 3, axis=1)
+            self._cos = np.zeros((size, self.num_angles), np.float32)
+            self._sin = np.zeros((size, self.num_angles), np.float32)
+            self.write(positions, self._cos, self._sin)
+        cos_out[...] = self._cos[first:stop]
+        sin_out[...] = self._sin[first:stop]

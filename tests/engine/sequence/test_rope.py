@@ -64,3 +64,13 @@ def test_a_positions_angles_do_not_depend_on_its_neighbours():
             got = np.zeros((2, count, 10), np.float32)
             angles.write(positions[part], got[0], got[1])
             np.testing.assert_array_equal(got, [cos[part], sin[part]])
+
+
+def test_text_angles_from_the_table_are_the_computed_ones():
+    angles = RopeAngles(20, 1e7, (4, 3, 3))
+    for first, count in ((0, 1), (5, 3), (1020, 10), (5000, 2), (7, 1)):
+        wanted, got = np.zeros((2, count, 10), np.float32), np.zeros((2, count, 10), np.float32)
+        positions = np.repeat(np.arange(first, first + count)[:, None], 3, axis=1)
+        angles.write(positions, wanted[0], wanted[1])
+        angles.write_text(first, got[0], got[1])
+        np.testing.assert_array_equal(got, wanted)
