@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 Message = dict[str, object]
 
-_ROLES = frozenset({"system", "user", "assistant", "tool"})
+_ROLES = ("system", "user", "assistant", "tool")
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 _KEPT_KEYS = ("name", "tool_call_id")
 
@@ -71,7 +71,7 @@ def _normalise(message: Mapping[str, object], role: str) -> Message:
             result["reasoning_content"] = reasoning
         calls = message.get("tool_calls")
         if isinstance(calls, list | tuple) and calls:
-            result["tool_calls"] = [_call(call) for call in calls]
+            result["tool_calls"] = [_call(call) for call in calls if isinstance(call, Mapping)]
     return result
 
 
@@ -82,24 +82,25 @@ def _content(content: object) -> tuple[str | list[Message], str]:
     if not isinstance(content, list | tuple):
         return str(content), ""
     parts: list[Message] = []
-    thinking = ""
-    for part in content:
-        kind = part.get("type") if isinstance(part, Mapping) else "text"
+    texts: list[str] = []  # of the text parts since the last other part
+    thinking: list[str] = []
+    for item in content:
+        part = item if isinstance(item, Mapping) else {"type": "text", "text": item}
+        kind = part.get("type")
         if kind == "thinking":
-            thinking += str(part.get("thinking") or "")
-        elif kind in _TEXT_PARTS:
-            text = part if isinstance(part, str) else str(part.get(_TEXT_PARTS[kind]) or "")
-            if parts and parts[-1]["type"] == "text":
-                parts[-1]["text"] = f"{parts[-1]['text']}{text}"
-            else:
-                parts.append({"type": "text", "text": text})
+            thinking.append(str(part.get("thinking") or ""))
+        elif isinstance(kind, str) and kind in _TEXT_PARTS:
+            texts.append(str(part.get(_TEXT_PARTS[kind]) or ""))
         else:
-            parts.append(dict(part))
-    if not parts:
-        return "", thinking
-    if len(parts) == 1 and parts[0]["type"] == "text":
-        return str(parts[0]["text"]), thinking
-    return parts, thinking
+            parts += [*_text_part(texts), dict(part)]
+            texts = []
+    if parts:
+        return parts + _text_part(texts), "".join(thinking)
+    return "".join(texts), "".join(thinking)
+
+
+def _text_part(texts: list[str]) -> list[Message]:
+    return [{"type": "text", "text": "".join(texts)}] if texts else []
 
 
 def _call(call: Mapping[str, object]) -> Message:
@@ -143,7 +144,7 @@ def _order_results(messages: list[Message]) -> None:
 
     Results without a known id keep their places; the others are sorted among the rest.
     """
-    order: dict[object, int] = {}
+    order: dict[str, int] = {}
     start = 0
     while start < len(messages):
         message = messages[start]
@@ -156,20 +157,22 @@ def _order_results(messages: list[Message]) -> None:
         while stop < len(messages) and messages[stop]["role"] == "tool":
             stop += 1
         places = [
-            index for index in range(start, stop) if messages[index].get("tool_call_id") in order
+            index
+            for index in range(start, stop)
+            if str(messages[index].get("tool_call_id", "")) in order
         ]
         results = sorted(
-            (messages[index] for index in places), key=lambda m: order[m["tool_call_id"]]
+            (messages[index] for index in places), key=lambda m: order[str(m["tool_call_id"])]
         )
         for index, result in zip(places, results, strict=True):
             messages[index] = result
         start = stop
 
 
-def _call_order(message: Message) -> dict[object, int]:
+def _call_order(message: Message) -> dict[str, int]:
     calls = message.get("tool_calls")
-    order: dict[object, int] = {}
+    order: dict[str, int] = {}
     for index, call in enumerate(calls if isinstance(calls, list) else []):
-        order.setdefault(call.get("id"), index)
-    order.pop(None, None)
+        if isinstance(call.get("id"), str):
+            order.setdefault(call["id"], index)
     return order

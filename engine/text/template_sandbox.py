@@ -120,6 +120,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         """Join the pieces of an output, a macro or a block."""
         return _concat(list(parts))
 
+    def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
+        """Of texts only the methods that keep their marks may be touched."""
+        if isinstance(obj, str):
+            return attr in TEXT_METHODS
+        return super().is_safe_attribute(obj, attr, value)
+
     def getitem(self, obj: object, argument: object) -> object:
         """`obj[argument]`; a character of a text costs what the text costs."""
         if isinstance(obj, str):

@@ -50,7 +50,8 @@ class MarkedText(str):
     def __new__(cls, text: str, runs: tuple[Run, ...] | None = None) -> MarkedText:
         """`text` with these marks; all of it content if none are given."""
         marked = super().__new__(cls, text)
-        marked.runs = ((len(text), True),) if runs is None else runs
+        whole = ((len(text), True),) if text else ()
+        marked.runs = whole if runs is None else runs
         return marked
 
     def __str__(self) -> str:
