@@ -48,7 +48,7 @@ class AnswerUpdate:
         events: in order.
         stopped: the stop string that ended the answer, None while it goes on.
         num_tokens: how many of the pushed tokens belong to the answer (not those after its end).
-        is_turn_end: a turn-end token was among them.
+        is_turn_end: a turn-end token has come; what follows it is ignored until `finish`.
     """
 
     events: tuple[Event, ...]
@@ -95,6 +95,7 @@ class AnswerStream:
         )
         self._stops = StopMatcher(stops)
         self._stopped: str | None = None
+        self._has_turn_end = False
         self._reasoning: list[str] = []
         self._content: list[str] = []
         self._open: dict[int, tuple[CallStart, list[str]]] = {}
@@ -139,18 +140,17 @@ class AnswerStream:
         """The events of the next tokens; tokens after a stop string or turn end are ignored."""
         events: list[Event] = []
         num_tokens = 0
-        is_turn_end = False
         for token_id in token_ids:
-            if self._stopped is not None:
+            if self._has_turn_end or self._stopped is not None:
                 break
             if token_id in self._turn_end:
-                is_turn_end = True
+                self._has_turn_end = True
                 break
             num_tokens += 1
             if self._parser.phase is Phase.THINKING and token_id != self._think_close:
                 self.num_reasoning_tokens += 1
             self._deliver(self._push_one(token_id), events)
-        return self._update(events, num_tokens, is_turn_end=is_turn_end)
+        return self._update(events, num_tokens)
 
     def finish(self, reason: FinishReason) -> AnswerUpdate:
         """The events that the end of the answer decides.
@@ -158,6 +158,7 @@ class AnswerStream:
         After a finish whose outcome says `needs_retry`, more tokens may be pushed (M19).
         """
         events: list[Event] = []
+        self._has_turn_end = False
         if self._stopped is None:
             self._deliver(self._parser.push(_TEXT_ONLY, self._detokenizer.flush()), events)
             self._deliver(self._parser.finish(reason), events)
@@ -186,13 +187,11 @@ class AnswerStream:
             if not isinstance(event, ContentDelta):
                 events.append(event)
 
-    def _update(
-        self, events: list[Event], num_tokens: int, *, is_turn_end: bool = False
-    ) -> AnswerUpdate:
+    def _update(self, events: list[Event], num_tokens: int) -> AnswerUpdate:
         merged = merge_events(events)
         for event in merged:
             self._keep(event)
-        return AnswerUpdate(tuple(merged), self._stopped, num_tokens, is_turn_end)
+        return AnswerUpdate(tuple(merged), self._stopped, num_tokens, self._has_turn_end)
 
     def _keep(self, event: Event) -> None:
         if isinstance(event, ReasoningDelta):

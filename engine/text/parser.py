@@ -161,6 +161,7 @@ class AnswerParser:
 
     def finish(self, reason: FinishReason) -> list[Event]:
         """The events that the end of the answer decides: held text, recovered calls."""
+        self._needs_retry = False
         if self._watch is not None:
             self._finish_thinking(self._watch, reason)
         elif self._call is not None:

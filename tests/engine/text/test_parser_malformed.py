@@ -49,7 +49,7 @@ ROWS = [
     thought("M1 call is all of the thinking", READ_A, (A,)),
     thought("M1 two calls", f"so\n\n{READ_A}\n{READ_B}", (A, B)),
     thought("M1 after a mention in a sentence", f"Use <tool_call> now.\n{READ_A}", (A,)),
-    thought("M1 json call", f'so\n<tool_call>\n{{"name":"read","arguments":{{"path":"a"}}}}\n</tool_call>', (A,)),
+    thought("M1 json call", 'so\n<tool_call>\n{"name":"read","arguments":{"path":"a"}}\n</tool_call>', (A,)),
     thought("M1 twin: not complete", READ_A.removesuffix("</tool_call>")),
     thought("M1 twin: something missing", READ_A.replace("</parameter>\n", "")),
     thought("M1 twin: no wrapper", f"so\n{BARE_A}\n"),
