@@ -8,10 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-# Before numpy is imported: our kernels have their own threads, and two pools would fight for the
-# same cores.
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+from engine.worker.blas_threads import limit_blas_threads
 
 
 def main() -> int:
@@ -20,7 +17,8 @@ def main() -> int:
     parser.add_argument("--script", type=Path, help="play this script instead of a model")
     arguments = parser.parse_args()
 
-    from engine.worker.channel import open_channel  # noqa: PLC0415  # the environment is set now
+    limit_blas_threads()
+    from engine.worker.channel import open_channel  # noqa: PLC0415  # may import numpy
 
     channel = open_channel()
     logging.basicConfig(

@@ -57,6 +57,16 @@ class LoadedModel:
         """The operations that compute."""
         return self.model.ops
 
+    @property
+    def isa(self) -> str:
+        """The instruction set that the operations use; empty where there is no choice."""
+        return str(getattr(self.ops, "isa", ""))
+
+    @property
+    def ops_label(self) -> str:
+        """Implementation and instruction set, such as `host avx512`."""
+        return f"{self.ops.name} {self.isa}".strip()
+
     def close(self) -> None:
         """Give memory and threads back; idempotent. Nothing may compute any more."""
         self.model.ops.close()
@@ -64,7 +74,10 @@ class LoadedModel:
 
 
 def load_model(
-    config: RunConfig, progress: ByteProgress | None = None, parallel: int | None = None
+    config: RunConfig,
+    progress: ByteProgress | None = None,
+    parallel: int | None = None,
+    header: ModelHeader | None = None,
 ) -> LoadedModel:
     """Load the model that the config names.
 
@@ -72,13 +85,15 @@ def load_model(
         config: what to load and how.
         progress: told how far it is.
         parallel: requests to make room for instead of the config's number.
+        header: of the config's model, when it has been read already.
 
     Raises:
         EngineError: the file, a setting or this machine does not allow it; the sentence says why.
     """
     if parallel is not None:
         config = config.model_copy(update={"parallel": parallel})
-    header = read_model_header(config.model_path)
+    if header is None:
+        header = read_model_header(config.model_path)
     total_bytes = sum(info.num_bytes for _, info in header.tensors.values())
     if progress is not None:
         progress("weights", 0, total_bytes)
@@ -123,7 +138,7 @@ def load_model(
             prompt_chunk=config.prompt_chunk,
             parallel=placement.max_sequences,
         ),
-        fingerprint=fingerprint(header, config, ops.name),
+        fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
         _file=file,
     )
 

@@ -139,7 +139,7 @@ class Worker:
             emit=self._channel.send,
             between_layers=self._obey_all,
         )
-        ready = Ready(self._loaded.limits.context, self._loaded.ops.name, self._loaded.fingerprint)
+        ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)
         self._channel.send(ready)
 
