@@ -49,8 +49,10 @@ MAX_BLANK_RUN = 2_000_000
 _BLANKS = re.compile(r"\s+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
-# The special tokens are found by one alternation; far above any real model (a few hundred).
-MAX_SPECIAL_TOKENS = 4096
+# The special tokens are found by one alternation, so they are limited far above any real model
+# (about 280 tokens of up to 20 characters).
+MAX_SPECIAL_TOKENS = 1024
+MAX_SPECIAL_CHARS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class Tokenizer:
                 f"declares {len(self._special_ids)} special tokens; at most {MAX_SPECIAL_TOKENS} "
                 "are accepted"
             )
+        if any(len(spelling) > MAX_SPECIAL_CHARS for spelling in self._special_ids):
+            refuse(f"declares a special token of more than {MAX_SPECIAL_CHARS} characters")
         # Longest first: where one special token begins another, the longer one is meant.
         spellings = sorted(self._special_ids, key=len, reverse=True)
         self._special_regex = re.compile("|".join(map(re.escape, spellings)) or r"(?!)")

@@ -269,6 +269,7 @@ MERGES = METADATA["full"]["tokenizer.ggml.merges"]
         ("tokens", with_token(3, ""), "without text"),
         ("tokens", with_token(300, "!"), "same ordinary token twice"),
         ("tokens", with_token(375, "<|im_end|>"), "same special token twice"),
+        ("tokens", with_token(375, "<" * 129), "special token of more than 128"),
         ("tokens", with_token(0, "zz"), "no token for 1 of the 256 bytes (the first is 33)"),
         ("token_type", None, "lacks `tokenizer.ggml.token_type`"),
         ("token_type", TYPES[:-1], "384 tokens but 383"),
@@ -300,7 +301,7 @@ def test_a_vocabulary_of_special_tokens_alone_is_refused():
     tokens = [*METADATA["full"]["tokenizer.ggml.tokens"], *(f"<{i}>" for i in range(5000))]
     metadata = change("tokens", tokens)
     metadata["tokenizer.ggml.token_type"] = [*TYPES, *[4] * 5000]
-    with pytest.raises(ModelFileError, match="special tokens; at most 4096"):
+    with pytest.raises(ModelFileError, match="special tokens; at most 1024"):
         Tokenizer.from_metadata(metadata)
 
 
