@@ -5,6 +5,11 @@ import logging
 import sys
 from pathlib import Path
 
+from tools.train_tiny.check import differences
+from tools.train_tiny.evaluate import report
+from tools.train_tiny.export import export
+from tools.train_tiny.train import Run, TrainOptions
+
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.train_tiny", description=__doc__)
@@ -19,10 +24,10 @@ def _arguments() -> argparse.Namespace:
     train.add_argument("--no-muon", action="store_true")
     train.add_argument("--no-compile", action="store_true")
     train.add_argument("--resume", action="store_true")
-    export = commands.add_parser("export", help="write the GGUF file from a checkpoint")
-    export.add_argument("--folder", type=Path, required=True)
-    export.add_argument("--out", type=Path, default=Path("assets/models/stratum-tiny.gguf"))
-    export.add_argument(
+    exporting = commands.add_parser("export", help="write the GGUF file from a checkpoint")
+    exporting.add_argument("--folder", type=Path, required=True)
+    exporting.add_argument("--out", type=Path, default=Path("assets/models/stratum-tiny.gguf"))
+    exporting.add_argument(
         "--template", type=Path, default=Path("assets/models/chat_template.jinja")
     )
     evaluate = commands.add_parser("evaluate", help="losses, drafts and sample answers")
@@ -38,8 +43,6 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     args = _arguments()
     if args.command == "train":
-        from tools.train_tiny.train import Run, TrainOptions
-
         options = TrainOptions(
             folder=args.folder,
             wordnet=args.wordnet,
@@ -54,17 +57,11 @@ def main() -> int:
         Run(options).train()
         return 0
     if args.command == "export":
-        from tools.train_tiny.export import export
-
         export(args.folder, args.out, args.template)
         return 0
     if args.command == "evaluate":
-        from tools.train_tiny.evaluate import report
-
         report(args.folder, args.wordnet)
         return 0
-    from tools.train_tiny.check import differences
-
     found = differences(args.golden)
     for name, difference in found.items():
         logging.getLogger(__name__).info("%s: largest logit difference %.2e", name, difference)

@@ -7,8 +7,9 @@ import numpy as np
 
 from tools.train_tiny.data import ChatEncoder, ChatMaker, Encoded
 
-# Row lengths. All divide BATCH_TOKENS, so that per-token work always has one shape.
-ROW_LENGTHS = (32, 48, 64, 96, 128, 192)
+# Row lengths. All divide BATCH_TOKENS and its half and quarter (for the draft head), so that
+# per-token work always has one shape.
+ROW_LENGTHS = (36, 48, 64, 96, 144)
 BATCH_TOKENS = 2304
 
 

@@ -1,6 +1,6 @@
 """Compares the torch model with stored logits of reference models: proof of what is trained.
 
-    python -m tools.train_tiny check tests/golden
+python -m tools.train_tiny check tests/golden
 """
 
 from pathlib import Path

@@ -20,6 +20,9 @@ EFFORT_TEXTS = (
     "Think only briefly before you answer.",
     "Think thoroughly, check each step, and only then answer.",
 )
+# Words met so often in WordNet's tagged texts are drawn most: a short run sees each of them some
+# ten times, which is what it takes to keep a meaning.
+WELL_KNOWN_COUNT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +70,16 @@ class ChatMaker:
 
     def __init__(self, meanings: list[Meaning], seed: int) -> None:
         """Prepares the draw; held-out words are dropped here."""
-        self.random = random.Random(seed)
+        self.random = random.Random(seed)  # noqa: S311 - repeatable draws, no secrets
         trained = [m for m in meanings if not is_held_out(m.word)]
         best: dict[str, Meaning] = {}
         for m in trained:
             if m.word not in best or m.count > best[m.word].count:
                 best[m.word] = m
-        self.main = [m for m in best.values() if m.is_usual and " " not in m.word]
-        self.other_parts = [m for m in trained if m.is_usual and m is not best[m.word]]
+        single = [m for m in best.values() if " " not in m.word]
+        self.main = [m for m in single if m.count >= WELL_KNOWN_COUNT]
+        self.less_known = [m for m in single if 0 < m.count < WELL_KNOWN_COUNT]
+        self.other_parts = [m for m in trained if m.count > 1 and m is not best[m.word]]
         self.rare = [m for m in best.values() if not m.is_usual]
         # Well-known words more often, but not in proportion: counts span four decades.
         self.weights = [min(m.count, 200) ** 0.35 for m in self.main]
@@ -103,15 +108,18 @@ class ChatMaker:
 
     def _definition_turn(self, again: bool = False) -> Turn:
         draw = self.random.random()
-        if draw < 0.80:
+        is_other_part = 0.75 <= draw < 0.80
+        if draw < 0.75:
             m = self._usual()
-        elif draw < 0.88:
+        elif is_other_part:
             m = self.random.choice(self.other_parts)
+        elif draw < 0.94:
+            m = self.random.choice(self.less_known)
         else:
             m = self.random.choice(self.rare)
         if again and self.random.random() < 0.5:
-            asks = phrases.ASK_AGAIN
-        elif draw >= 0.80 and draw < 0.88:
+            asks: tuple[str, ...] = phrases.ASK_AGAIN
+        elif is_other_part:
             asks = phrases.ASK_PART
         elif m.part == "noun" and self.random.random() < 0.35:
             asks = phrases.ASK_NOUN
@@ -238,8 +246,7 @@ def sample_texts(meanings: list[Meaning]) -> Iterator[str]:
         for _ in range(3 if m.is_usual else 1):
             yield f"What does {m.word} mean?"
             yield definition(m)
-        for example in m.examples:
-            yield example
+        yield from m.examples
     for asks, answers in phrases.TALK:
         for _ in range(20):
             yield from asks

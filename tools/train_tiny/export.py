@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from engine.core.ggml_types import GgmlType
 from engine.core.gguf_values import GgufValueType
 from engine.gguf.writer import GgufWriter
 from tools.train_tiny import tokenizer as tokenizers_
 from tools.train_tiny.shape import PleShape, TinyShape, metadata_of
+from tools.train_tiny.tensors import tensor_type
 
 logger = logging.getLogger(__name__)
 
@@ -29,38 +29,6 @@ KINDS = {
 }
 FILE_TYPE_MOSTLY_Q8_0 = 7
 QUANTISATION_VERSION = 2
-# Always float32, as converters for this architecture do (spec section 3.2).
-FLOAT32_PARTS = (
-    "norm",
-    "_inject",
-    "ssm_a",
-    "ssm_dt",
-    "ssm_conv1d",
-    "ssm_alpha",
-    "ssm_beta",
-    "ffn_gate_inp",
-    "ple_conv1d",
-)
-
-
-def tensor_type(name: str, shape: TinyShape) -> GgmlType:
-    """Returns how a tensor is stored.
-
-    The small projections of the residual streams are BF16; routed experts take 4 bits, since they
-    are half of all values, and so does the n-gram table; the draft head's gate and up experts take 2 bits, where a worse guess
-    costs speed but never changes an answer; everything else is Q8_0.
-    """
-    part = name.removesuffix(".weight").rsplit(".", 1)[-1]
-    is_draft = name.startswith(f"blk.{shape.num_layers}.")
-    if any(mark in name for mark in FLOAT32_PARTS):
-        return GgmlType.F32
-    if "hc_" in name:
-        return GgmlType.BF16
-    if part in ("ffn_gate_exps", "ffn_up_exps"):
-        return GgmlType.Q2_0 if is_draft else GgmlType.Q4_K
-    if part in ("ffn_down_exps", "per_layer_token_embd"):
-        return GgmlType.IQ4_NL
-    return GgmlType.Q8_0
 
 
 def shape_from_json(text: str) -> TinyShape:
@@ -114,9 +82,7 @@ def export(folder: Path, out: Path, template_path: Path) -> None:
         "The tiny model bundled with Stratum, trained from scratch on WordNet 3.0 definitions.",
     )
     writer.add_metadata("general.file_type", FILE_TYPE_MOSTLY_Q8_0, GgufValueType.UINT32)
-    writer.add_metadata(
-        "general.quantization_version", QUANTISATION_VERSION, GgufValueType.UINT32
-    )
+    writer.add_metadata("general.quantization_version", QUANTISATION_VERSION, GgufValueType.UINT32)
     for key, (value, kind) in metadata_of(shape).items():
         writer.add_metadata(f"qwen4exp.{key}", value, KINDS[kind])  # type: ignore[arg-type]
     special = tokenizers_.special_ids(tokenizers_.load(folder / "tokenizer.json"))

@@ -153,9 +153,7 @@ def _l2(x: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
 
 
-def delta_rule(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, chunk: int = 64
-) -> Tensor:
+def delta_rule(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, chunk: int = 64) -> Tensor:
     """Returns the gated delta rule's outputs in its chunked form.
 
     q, k (batch, heads, time, dk), already normed and scaled; v (batch, heads, time, dv);
@@ -325,7 +323,7 @@ class _FastExperts(torch.autograd.Function):
     """SwiGLU of every expert over its own rows; bfloat16 products."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913 - one argument a tensor
+    def forward(
         ctx: torch.autograd.function.FunctionCtx,
         x: Tensor,
         gate_up: Tensor,
@@ -387,9 +385,7 @@ def moe(x: Tensor, params: Params, layer: int, shape: TinyShape) -> tuple[Tensor
     slots = chosen.flatten()
     order = slots.argsort()
     counts = torch.bincount(slots, minlength=count)
-    gate_up = torch.cat(
-        (params[p + "ffn_gate_exps.weight"], params[p + "ffn_up_exps.weight"]), 1
-    )
+    gate_up = torch.cat((params[p + "ffn_gate_exps.weight"], params[p + "ffn_up_exps.weight"]), 1)
     rows = x[order // used]
     y = _experts(rows, gate_up, params[p + "ffn_down_exps.weight"], counts.tolist())
     y = y * weight.flatten()[order].unsqueeze(-1)
@@ -421,18 +417,19 @@ def ple_rows(tokens: Tensor, ple: PleShape) -> Tensor:
     mixed = products[0]
     for order in range(1, ple.ngram_size):
         mixed = mixed ^ products[order]
-        for head in range((order - 1) * ple.heads_per_ngram, order * ple.heads_per_ngram):
-            rows.append(mixed % ple.head_sizes[head] + ple.head_offsets[head])
+        heads = range((order - 1) * ple.heads_per_ngram, order * ple.heads_per_ngram)
+        rows.extend(mixed % ple.head_sizes[h] + ple.head_offsets[h] for h in heads)
     return torch.stack(rows, -1)
 
 
-def ple_update(streams: Tensor, rows: Tensor, params: Params, shape: TinyShape) -> Tensor:
+def ple_update(
+    streams: Tensor, rows: Tensor, params: Params, shape: TinyShape, ple: PleShape
+) -> Tensor:
     """Returns the streams after the n-gram layer.
 
     streams (batch, time, streams, hidden); rows (batch, time, heads, width), read from the table.
     """
-    assert shape.ple is not None
-    p = f"blk.{shape.ple.layer_idx}.ple_"
+    p = f"blk.{ple.layer_idx}.ple_"
     batch, length, count, hidden = streams.shape
     joined = torch.cat((params[p + "key.weight"], params[p + "value.weight"]))
     key, value = linear(rows.flatten(-2), joined).split((count * hidden, hidden), -1)
@@ -446,7 +443,7 @@ def ple_update(streams: Tensor, rows: Tensor, params: Params, shape: TinyShape) 
     gated = gate.unsqueeze(-1) * value.reshape(-1, 1, hidden)  # (tokens, streams, hidden)
     normed = Fused.grouped_norm(gated, params[p + "norm_conv.weight"], shape.rms_eps)
     normed = normed.view(batch, length, count * hidden)
-    conv = F.silu(_causal_conv(normed, params[p + "conv1d.weight"], shape.ple.ngram_size))
+    conv = F.silu(_causal_conv(normed, params[p + "conv1d.weight"], ple.ngram_size))
     return streams + gated.view_as(streams) + conv.view_as(streams)
 
 

@@ -31,15 +31,17 @@ def _token_loss(model: TinyModel, mixed: Tensor, targets: Tensor, weights: Tenso
     return F.cross_entropy(logits, targets.flatten()[kept])
 
 
-def mtp_loss(model: TinyModel, out: TrunkOutput, targets: Tensor, weights: Tensor) -> Tensor:
-    """The draft head's loss on the first third of the rows; the trunk gets no gradient from it."""
-    rows = max(1, targets.shape[0] // 3)
-    streams = out.streams[:rows, :-1].detach()
-    _, mixed, balance = model.mtp(streams, targets[:rows, :-1])
-    kept = weights[:rows, 1:].flatten().nonzero().squeeze(-1)
+def mtp_loss(
+    model: TinyModel, out: TrunkOutput, targets: Tensor, weights: Tensor, share: float
+) -> Tensor:
+    """The draft head's loss on a share of the rows; the trunk gets no gradient from it."""
+    rows = int(targets.shape[0] * share)
+    _, mixed, balance = model.mtp(out.streams[:rows].detach(), targets[:rows])
+    # Position i is given token i + 1 and guesses token i + 2; the last position has no target.
+    kept = (weights[:rows, 1:] > 0).nonzero(as_tuple=True)
     head = model.params["output.weight"].detach()
-    logits = layers.linear(mixed.flatten(0, 1)[kept], head)
-    loss = F.cross_entropy(logits, targets[:rows, 1:].flatten()[kept])
+    logits = layers.linear(mixed[:, :-1][kept], head)
+    loss = F.cross_entropy(logits, targets[:rows, 1:][kept])
     return loss + BALANCE_WEIGHT * balance
 
 
@@ -76,16 +78,19 @@ def step_loss(
     tokens: Tensor,
     targets: Tensor,
     weights: Tensor,
-    with_mtp: bool,
+    mtp_share: float,
     with_indexer: bool,
 ) -> StepLoss:
-    """Returns the losses of one batch; tokens, targets, weights (rows, length)."""
+    """Returns the losses of one batch; tokens, targets, weights (rows, length).
+
+    `mtp_share` is the share of the rows that the draft head learns from.
+    """
     out = model.trunk(tokens)
     main = _token_loss(model, out.mixed, targets, weights)
     total = main + BALANCE_WEIGHT * out.balance
     mtp = indexer = torch.zeros(())
-    if with_mtp:
-        mtp = mtp_loss(model, out, targets, weights)
+    if mtp_share > 0:
+        mtp = mtp_loss(model, out, targets, weights, mtp_share)
         total = total + MTP_WEIGHT * mtp
     if with_indexer:
         indexer = indexer_loss(model, out.attention_inputs)

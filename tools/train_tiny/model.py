@@ -12,6 +12,7 @@ from torch import Tensor
 from tools.train_tiny import layers
 from tools.train_tiny.layers import Params, Streams, linear, rms
 from tools.train_tiny.shape import TinyShape
+from tools.train_tiny.tensors import tensor_shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,108 +23,6 @@ class TrunkOutput:
     mixed: Tensor  # (batch, time, hidden), what the output matrix reads
     balance: Tensor  # scalar: sum of the layers' balance losses
     attention_inputs: dict[int, Tensor]  # layer -> (batch, time, hidden), detached
-
-
-def tensor_shapes(shape: TinyShape) -> dict[str, tuple[int, ...]]:
-    """Returns every tensor's name and row-major shape."""
-    h, hc, r = shape.hidden_size, shape.num_streams, shape.low_rank
-    shapes: dict[str, tuple[int, ...]] = {
-        "token_embd.weight": (shape.vocab_size, h),
-        "output.weight": (shape.vocab_size, h),
-    } | _mixer("output_hc", hc * h, r)
-    for layer in range(shape.num_blocks):
-        is_linear = layer < shape.num_layers and shape.layer_kinds[layer] == "L"
-        names = _linear_layer(shape) if is_linear else _attention_layer(shape)
-        for mixer in ("hc_attn", "hc_ffn"):
-            names |= _mixer(mixer, hc * h, r) | {f"{mixer}_inject.weight": (hc, hc * h)}
-        names |= _moe(shape)
-        if shape.ple is not None and layer == shape.ple.layer_idx:
-            names |= _ple(shape)
-        if layer >= shape.num_layers:
-            names |= _mixer("nextn.hc_head", hc * h, r) | {
-                "nextn.enorm.weight": (h,),
-                "nextn.hnorm.weight": (hc * h,),
-                "nextn.eh_proj.weight": (h, 2 * h),
-            }
-        shapes |= {f"blk.{layer}.{name}": size for name, size in names.items()}
-    if shape.ple is not None:
-        shapes["per_layer_token_embd.weight"] = (shape.ple.num_rows, shape.ple.row_width)
-    return shapes
-
-
-def _mixer(prefix: str, width: int, rank: int) -> dict[str, tuple[int, ...]]:
-    return {
-        f"{prefix}_norm.weight": (width,),
-        f"{prefix}_down.weight": (rank, width),
-        f"{prefix}_up.weight": (width, rank),
-    }
-
-
-def _linear_layer(shape: TinyShape) -> dict[str, tuple[int, ...]]:
-    h, nv, inner = (
-        shape.hidden_size,
-        shape.linear_v_heads,
-        shape.linear_v_heads * shape.linear_head_dim,
-    )
-    return {
-        "attn_qkv.weight": (shape.conv_channels, h),
-        "attn_gate.weight": (inner, h),
-        "ssm_conv1d.weight": (shape.conv_channels, shape.conv_kernel),
-        "ssm_alpha.weight": (nv, h),
-        "ssm_beta.weight": (nv, h),
-        "ssm_a": (nv,),
-        "ssm_dt.bias": (nv,),
-        "ssm_norm.weight": (shape.linear_head_dim,),
-        "ssm_out.weight": (h, inner),
-    }
-
-
-def _attention_layer(shape: TinyShape) -> dict[str, tuple[int, ...]]:
-    h, hd = shape.hidden_size, shape.head_dim
-    return {
-        "attn_q.weight": (shape.num_heads * 2 * hd, h),
-        "attn_k.weight": (shape.num_kv_heads * hd, h),
-        "attn_v.weight": (shape.num_kv_heads * hd, h),
-        "attn_output.weight": (h, shape.num_heads * hd),
-        "attn_q_norm.weight": (hd,),
-        "attn_k_norm.weight": (hd,),
-        "indexer.q_proj.weight": (shape.indexer_heads * shape.indexer_dim, h),
-        "indexer.k_proj.weight": (shape.indexer_dim, h),
-        "indexer.q_norm.weight": (shape.indexer_dim,),
-        "indexer.k_norm.weight": (shape.indexer_dim,),
-    }
-
-
-def _moe(shape: TinyShape) -> dict[str, tuple[int, ...]]:
-    h, e, ff, shared = (
-        shape.hidden_size,
-        shape.num_experts,
-        shape.expert_size,
-        shape.shared_expert_size,
-    )
-    return {
-        "ffn_gate_inp.weight": (e, h),
-        "ffn_gate_exps.weight": (e, ff, h),
-        "ffn_up_exps.weight": (e, ff, h),
-        "ffn_down_exps.weight": (e, h, ff),
-        "ffn_gate_inp_shexp.weight": (h,),
-        "ffn_gate_shexp.weight": (shared, h),
-        "ffn_up_shexp.weight": (shared, h),
-        "ffn_down_shexp.weight": (h, shared),
-    }
-
-
-def _ple(shape: TinyShape) -> dict[str, tuple[int, ...]]:
-    assert shape.ple is not None
-    h, width = shape.hidden_size, shape.num_streams * shape.hidden_size
-    return {
-        "ple_key.weight": (width, h),
-        "ple_value.weight": (h, h),
-        "ple_norm_key.weight": (width,),
-        "ple_norm_query.weight": (width,),
-        "ple_norm_conv.weight": (width,),
-        "ple_conv1d.weight": (width, shape.ple.conv_kernel),
-    }
 
 
 def init_params(shape: TinyShape, seed: int) -> dict[str, Tensor]:
@@ -192,7 +91,7 @@ class TinyModel:
                     sparse=True,
                 )
                 now = streams.settle().view(batch, length, shape.num_streams, -1)
-                streams.value = layers.ple_update(now, rows, params, shape).flatten(0, 1)
+                streams.value = layers.ple_update(now, rows, params, shape, shape.ple).flatten(0, 1)
             x = streams.mix(f"blk.{layer}.hc_attn").view(batch, length, -1)
             if kind == "L":
                 y = layers.linear_attention(x, params, layer, shape)
@@ -200,9 +99,7 @@ class TinyModel:
                 attention_inputs[layer] = x.detach()
                 y = layers.sparse_attention(x, params, layer, shape, tables)
             streams.add(y.flatten(0, 1))
-            y, layer_balance = layers.moe(
-                streams.mix(f"blk.{layer}.hc_ffn"), params, layer, shape
-            )
+            y, layer_balance = layers.moe(streams.mix(f"blk.{layer}.hc_ffn"), params, layer, shape)
             streams.add(y)
             balance = balance + layer_balance
         mixed = streams.mix("output_hc")

@@ -6,6 +6,7 @@ trainer, the export and the check against reference models all read it; it knows
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 MASK64 = (1 << 64) - 1
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15
@@ -194,21 +195,14 @@ def shape_from_metadata(metadata: Mapping[str, object]) -> TinyShape:
     """Returns the sizes that a file's metadata describe (for the check against other models)."""
 
     def number(key: str) -> int:
-        value = metadata[f"qwen4exp.{key}"]
-        assert isinstance(value, int)
-        return value
+        return cast("int", metadata[f"qwen4exp.{key}"])
 
     def numbers(key: str) -> list[int]:
-        value = metadata[f"qwen4exp.{key}"]
-        assert isinstance(value, list)
-        return [int(item) for item in value]
+        return [int(item) for item in cast("list[int]", metadata[f"qwen4exp.{key}"])]
 
-    mtp = metadata.get("qwen4exp.nextn_predict_layers", 0)
-    assert isinstance(mtp, int)
-    base = metadata["qwen4exp.rope.freq_base"]
-    eps = metadata["qwen4exp.attention.layer_norm_rms_epsilon"]
-    assert isinstance(base, float)
-    assert isinstance(eps, float)
+    mtp = cast("int", metadata.get("qwen4exp.nextn_predict_layers", 0))
+    base = cast("float", metadata["qwen4exp.rope.freq_base"])
+    eps = cast("float", metadata["qwen4exp.attention.layer_norm_rms_epsilon"])
     num_layers = number("block_count") - mtp
     recurrent = numbers("attention.recurrent_layers")
     ratios = numbers("attention.compress_ratios")

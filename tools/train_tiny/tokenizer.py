@@ -6,6 +6,7 @@ model.
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -55,7 +56,9 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     found = tokenizer.get_vocab_size()
     if found != vocab_size:
-        message = f"The text gave {found} tokens, not {vocab_size}. Give more text or ask for fewer."
+        message = (
+            f"The text gave {found} tokens, not {vocab_size}. Give more text or ask for fewer."
+        )
         raise ValueError(message)
     return tokenizer
 
@@ -79,6 +82,5 @@ def vocabulary(tokenizer: Tokenizer) -> tuple[list[str], list[int]]:
 
 def merges(tokenizer_json: dict[str, object]) -> list[str]:
     """Returns the merges as `left right` lines, from the tokenizer's parsed JSON."""
-    model = tokenizer_json["model"]
-    assert isinstance(model, dict)
+    model = cast("dict[str, list[str | list[str]]]", tokenizer_json["model"])
     return [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]

@@ -80,7 +80,7 @@ def _read_counts(folder: Path) -> dict[tuple[str, str, int], int]:
     return counts
 
 
-def read_meanings(folder: Path, max_gloss_chars: int = 120) -> list[Meaning]:
+def read_meanings(folder: Path, max_gloss_chars: int = 90) -> list[Meaning]:
     """Returns every usable word's first meaning for each part of speech, in file order."""
     synsets: dict[tuple[str, str], _Synset] = {}
     for part in PARTS:
