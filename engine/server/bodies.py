@@ -77,7 +77,7 @@ def parse_json(raw: bytes) -> object:
 def _check_values(value: object) -> None:
     """Refuse deep nesting and numbers that overflowed to infinity (1e999)."""
     level: list[object] = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         below: list[object] = []
         for item in level:
             if isinstance(item, dict):

@@ -23,6 +23,7 @@ from engine.server.security import Access, RequestHeaders, Rule
 
 logger = logging.getLogger(__name__)
 
+HEADER_BLOCK_BYTES = 32 * 1024
 OPEN_PATHS = frozenset({"/", "/health", "/v1/health"})
 CONTROL_PATHS = frozenset({SHUTDOWN_PATH, "/load", "/unload", "/v1/load", "/v1/unload"})
 DOUBLED_PREFIX = re.compile(r"^(/v1)+(?=/v1(/|$))")
@@ -59,6 +60,7 @@ class Gateway:
         common = {"x-request-id": request_id, "x-content-type-options": "nosniff"}
         sender = _Sender(send, common)
         try:
+            _check_size(scope["headers"])
             is_preflight = scope["method"] == "OPTIONS"
             if is_preflight:
                 access = Access(needs_key=False, rule=access.rule)  # browsers send none
@@ -69,7 +71,7 @@ class Gateway:
             else:
                 await self._app(scope, receive, sender)
         except ApiError as error:
-            if error.status not in (400, 403):
+            if error.status == 401:  # a refused host or origin gets no CORS headers
                 sender.add(self._front.security.cors_headers(headers, access))
             await error_response(error)(scope, receive, sender)
         except ClientGone:
@@ -125,16 +127,23 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
     for name, value in raw:
         values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
 
-    def first(name: str) -> str | None:
-        return values.get(name, [None])[0] if len(values.get(name, [])) < 2 else "null"
+    def only(name: str) -> str | None:
+        """The header's value; one that is sent twice is joined, and so matches nothing."""
+        return ", ".join(values[name]) if name in values else None
 
     return RequestHeaders(
         hosts=tuple(values.get("host", ())),
-        origin=first("origin"),
-        authorization=first("authorization"),
-        x_api_key=first("x-api-key"),
-        sec_fetch_site=first("sec-fetch-site"),
+        origin=only("origin"),
+        authorization=only("authorization"),
+        x_api_key=only("x-api-key"),
+        sec_fetch_site=only("sec-fetch-site"),
     )
+
+
+def _check_size(raw: Iterable[tuple[bytes, bytes]]) -> None:
+    # h11's own limit holds only for headers that arrive in several reads.
+    if sum(len(name) + len(value) for name, value in raw) > HEADER_BLOCK_BYTES:
+        raise ApiError(400, "invalid_value", "The request's headers are larger than 32 KiB.")
 
 
 def _preflight(scope: Scope, headers: dict[str, str]) -> Response:

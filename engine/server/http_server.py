@@ -17,8 +17,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from engine.server.answers import JSON_TYPE, to_json
 from engine.server.errors import ApiError
 from engine.server.front import STOP_GRACE_S, Front
+from engine.server.gateway import HEADER_BLOCK_BYTES
 
-HEADER_BLOCK_BYTES = 32 * 1024
 MAX_CONNECTIONS = 128
 KEEP_ALIVE_S = 75
 STOP_SIGNALS = tuple(
