@@ -62,7 +62,7 @@ static inline void quantise_block(const float* x, u8* q, float* d, float* first,
   *second = scale * (float)sum_second;
 }
 
-static inline void quantise_row(const float* x, i64 columns, u8* memory) {
+STRATUM_COLD void quantise_row(const float* x, i64 columns, u8* memory) {
   const QuantisedRow row = QuantisedRow::at(memory, columns);
   const i64 blocks = columns / kBlock, padded = ceil_div(columns, 256) * kSuper;
   u8* q = (u8*)row.q;

@@ -2,6 +2,9 @@
 #pragma once
 #include "context.h"
 
+// Called a few times per operation: smaller code matters more than an inlined call.
+#define STRATUM_COLD __attribute__((noinline, unused)) static
+
 // numpy's PyArrayObject_fields after the object head; the layout is part of numpy's ABI.
 struct ArrayHeader {
   u8* data;
@@ -15,13 +18,19 @@ static inline const ArrayHeader* header(const Context* c, Object object) {
 }
 
 // True when the axes from `first` on are contiguous with elements of `size` bytes.
-static inline bool contiguous(const ArrayHeader* a, int first, i64 size) {
+STRATUM_COLD bool contiguous(const ArrayHeader* a, int first, i64 size) {
   i64 expected = size;
   for (int axis = a->dimensions - 1; axis >= first; --axis) {
     if (a->shape[axis] != 1 && a->strides[axis] != expected) return false;
     expected *= a->shape[axis];
   }
   return true;
+}
+
+static inline i64 elements_of(const ArrayHeader* a) {
+  i64 n = 1;
+  for (int axis = 0; axis < a->dimensions; ++axis) n *= a->shape[axis];
+  return n;
 }
 
 // An array seen as rows: [rows, width], rows maybe apart.
@@ -34,20 +43,25 @@ struct RowsOf {
   T* row(i64 i) const { return data + i * stride; }
 };
 
-// The array with its first axis as rows and all others as width. `ok` is cleared, never set.
-template <class T>
-static inline RowsOf<T> rows_of(const Context* c, Object object, bool* ok) {
+// `size`: bytes of an element.
+STRATUM_COLD RowsOf<u8> byte_rows_of(const Context* c, Object object, i64 size, bool* ok) {
   const ArrayHeader* a = header(c, object);
-  RowsOf<T> out = {(T*)a->data, 0, 1, 0};
-  if (a->dimensions < 1 || !contiguous(a, 1, sizeof(T))) {
+  RowsOf<u8> out = {a->data, 0, 1, 0};
+  if (a->dimensions < 1 || !contiguous(a, 1, size)) {
     *ok = false;
     return out;
   }
   out.rows = a->shape[0];
   for (int axis = 1; axis < a->dimensions; ++axis) out.width *= a->shape[axis];
-  out.stride = a->dimensions == 1 ? 1 : a->strides[0] / (i64)sizeof(T);
-  if (a->dimensions == 1 && out.rows > 1 && a->strides[0] != (intptr_t)sizeof(T)) *ok = false;
+  out.stride = a->strides[0] / size;
   return out;
+}
+
+// The array with its first axis as rows and all others as width. `ok` is cleared, never set.
+template <class T>
+static inline RowsOf<T> rows_of(const Context* c, Object object, bool* ok) {
+  const RowsOf<u8> rows = byte_rows_of(c, object, sizeof(T), ok);
+  return {(T*)rows.data, rows.rows, rows.width, rows.stride};
 }
 
 // A contiguous array as it lies, with the size of its elements by the stride of the last axis.
@@ -56,26 +70,24 @@ struct Whole {
   int dimensions;
   const intptr_t* shape;
   i64 element_bytes;
-  i64 elements() const {
-    i64 n = 1;
-    for (int axis = 0; axis < dimensions; ++axis) n *= shape[axis];
-    return n;
-  }
+  i64 elements;
 };
 
-static inline Whole whole(const Context* c, Object object, bool* ok) {
+STRATUM_COLD Whole whole(const Context* c, Object object, bool* ok) {
   const ArrayHeader* a = header(c, object);
   const i64 size = a->dimensions ? a->strides[a->dimensions - 1] : 0;
   if (a->dimensions < 1 || !contiguous(a, 0, size)) *ok = false;
-  return {a->data, a->dimensions, a->shape, size};
+  return {a->data, a->dimensions, a->shape, size, elements_of(a)};
 }
 
-// A contiguous array of T; `ok` is cleared when its elements have another size.
+STRATUM_COLD u8* all_bytes_of(const Context* c, Object object, i64 elements, i64 size, bool* ok) {
+  const ArrayHeader* a = header(c, object);
+  if (elements_of(a) != elements || !contiguous(a, 0, size)) *ok = false;
+  return a->data;
+}
+
+// A contiguous array of T; `ok` is cleared when its elements have another size or number.
 template <class T>
 static inline T* all_of(const Context* c, Object object, i64 elements, bool* ok) {
-  const ArrayHeader* a = header(c, object);
-  i64 n = 1;
-  for (int axis = 0; axis < a->dimensions; ++axis) n *= a->shape[axis];
-  if (n != elements || !contiguous(a, 0, sizeof(T))) *ok = false;
-  return (T*)a->data;
+  return (T*)all_bytes_of(c, object, elements, sizeof(T), ok);
 }

@@ -52,9 +52,9 @@ static inline bool pages_of(Context* c, const Attention* w, Object keys, Object 
   p->sequences = table.rows;
   p->most_pages = table.rows > 1 ? table.stride : table.width;
   if (!ok || p->page_tokens % w->ratio || v.element_bytes != k.element_bytes ||
-      ip.element_bytes != k.element_bytes || v.elements() != k.elements() ||
-      k.elements() != p->pages * p->page_tokens * w->kv_heads * w->head_dim ||
-      ip.elements() != p->pages * (p->page_tokens / w->ratio) * w->index_dim) {
+      ip.element_bytes != k.element_bytes || v.elements != k.elements ||
+      k.elements != p->pages * p->page_tokens * w->kv_heads * w->head_dim ||
+      ip.elements != p->pages * (p->page_tokens / w->ratio) * w->index_dim) {
     return false;
   }
   // Every page up to a row's position must exist.
@@ -146,7 +146,7 @@ static i32 attention_append(Context* c, const Attention* w, Object keys, Object 
       index_k.width != w->index_dim ||
       !pages_of(c, w, keys, values, index_pooled, positions, row_seq, page_table, k.rows, &p) ||
       raw.element_bytes != p.element_bytes ||
-      raw.elements() != p.pages * p.page_tokens * w->index_dim) {
+      raw.elements != p.pages * p.page_tokens * w->index_dim) {
     return kWrongShape;
   }
   p.index_raw = raw.data;
@@ -237,7 +237,7 @@ static inline void score_blocks(const Attend& a, i64 r, const float* query, i64 
 }
 
 // Chooses the blocks of row r and lists the places of all its tokens.
-static inline void choose_tokens(const Attend& a, i64 r, const float* scores, i64* places,
+STRATUM_COLD void choose_tokens(const Attend& a, i64 r, const float* scores, i64* places,
                                  i32* count, i64 thread) {
   const i64 blocks = a.blocks(r), top = a.w->top_blocks, ratio = a.w->ratio;
   i32* chosen = a.chosen + thread * top;

@@ -49,14 +49,14 @@ constexpr i64 kWorthSharing = 60000;
 // Calls f(item, thread) for every item, on all threads when the estimated time is worth it.
 template <class F>
 static inline void parallel(Context* context, i64 items, i64 estimated_ns, const F& f) {
+  const Work work = [](void* argument, i64 item, i64 thread) {
+    (*(const F*)argument)(item, thread);
+  };
   if (estimated_ns < kWorthSharing || items < 2) {
-    for (i64 item = 0; item < items; ++item) f(item, (i64)0);
-    return;
+    for (i64 item = 0; item < items; ++item) work((void*)&f, item, 0);
+  } else {
+    pool_run(context->pool, items, work, (void*)&f);
   }
-  pool_run(
-      context->pool, items,
-      [](void* argument, i64 item, i64 thread) { (*(const F*)argument)(item, thread); },
-      (void*)&f);
 }
 
 static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }

@@ -210,7 +210,7 @@ static inline void decode_supers(const u8* p, i64 type, i64 blocks, const Decode
 }
 
 // Decodes a row of `columns` values of a quantised type.
-static inline void decode_row(const u8* p, i64 type, i64 columns, const DecodedRow& row) {
+STRATUM_COLD void decode_row(const u8* p, i64 type, i64 columns, const DecodedRow& row) {
   const i64 blocks = columns / kBlock;
   for (i64 b = blocks; b < ceil_div(blocks, kSuper) * kSuper; ++b) {
     __builtin_memset(row.weights + b * kBlock, 0, kBlock);
@@ -236,7 +236,7 @@ static inline void decode_row(const u8* p, i64 type, i64 columns, const DecodedR
 }
 
 // The row as floats. `memory` holds DecodedRow::bytes(columns); unused for float types.
-static inline void row_to_floats(const u8* p, i64 type, i64 columns, u8* memory, float* out) {
+STRATUM_COLD void row_to_floats(const u8* p, i64 type, i64 columns, u8* memory, float* out) {
   if (type == kF32) {
     __builtin_memcpy(out, p, (size_t)columns * 4);
     return;

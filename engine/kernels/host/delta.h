@@ -238,7 +238,7 @@ static i32 delta_mix(Context* c, const Delta* w, Object state, Object conv, Obje
   call.pool = delta_state(
       c, w, {state, conv, window_conv, window_k, window_v, window_decay, window_beta}, &ok);
   const Whole slots = whole(c, seq_slot, &ok);
-  call.sequences = slots.elements();
+  call.sequences = slots.elements;
   call.seq_slot = (const i32*)slots.data;
   call.seq_start = all_of<i32>(c, seq_start, call.sequences + 1, &ok);
   call.seq_half = all_of<i32>(c, seq_half, call.sequences, &ok);

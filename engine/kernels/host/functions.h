@@ -76,7 +76,7 @@ static inline float inverse_rms(const float* x, i64 n, float eps) {
 }
 
 // out = x / rms(x) * weight; out may be x.
-static inline void rms_row(const float* x, const float* weight, i64 n, float eps, float* out) {
+STRATUM_COLD void rms_row(const float* x, const float* weight, i64 n, float eps, float* out) {
   const Vec scale = set1(inverse_rms(x, n, eps));
   each_vector(n, [&](i64 i, auto lanes) {
     store(out + i, mul(mul(load(x + i, lanes), scale), load(weight + i, lanes)), lanes);
@@ -84,7 +84,7 @@ static inline void rms_row(const float* x, const float* weight, i64 n, float eps
 }
 
 // Rotates pairs (d, d + half) of the first 2 * half values (spec 4.5).
-static inline void rotate_row(float* x, const float* cos, const float* sin, i64 half) {
+STRATUM_COLD void rotate_row(float* x, const float* cos, const float* sin, i64 half) {
   each_vector(half, [&](i64 d, auto lanes) {
     const Vec a = load(x + d, lanes), b = load(x + half + d, lanes);
     const Vec c = load(cos + d, lanes), s = load(sin + d, lanes);

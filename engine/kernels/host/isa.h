@@ -193,10 +193,18 @@ static inline float read_half(const u8* p) {
   return half_to_float(h);
 }
 
+// clang unrolls loops of unknown length, which makes the library half as large again and no faster.
+#if defined(__clang__)
+#define STRATUM_ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define STRATUM_ROLLED
+#endif
+
 // Calls f(i, Full or Part) so that all of 0..n-1 is covered, W at a time.
 template <class F>
 static inline void each_vector(i64 n, const F& f) {
   i64 i = 0;
+  STRATUM_ROLLED
   for (; i + W <= n; i += W) f(i, Full{});
   if (i < n) f(i, part(n - i));
 }
@@ -205,7 +213,7 @@ static inline void copy(const float* from, i64 n, float* to) {
   __builtin_memcpy(to, from, (size_t)n * sizeof(float));
 }
 
-static inline float dot(const float* a, const float* b, i64 n) {
+STRATUM_COLD float dot(const float* a, const float* b, i64 n) {
   Vec s0 = zero(), s1 = zero(), s2 = zero(), s3 = zero();
   i64 i = 0;
   for (; i + 4 * W <= n; i += 4 * W) {

@@ -204,7 +204,7 @@ static inline void floats_product(const Product& p, i64 from, i64 to) {
   });
 }
 
-static inline void decoded_product(const Product& p, i64 from, i64 to, u8* memory) {
+STRATUM_COLD void decoded_product(const Product& p, i64 from, i64 to, u8* memory) {
   const i64 columns = p.matrix->columns;
   const DecodedRow row = DecodedRow::at(memory, columns);
   for (i64 m = from; m < to; ++m) {
@@ -227,7 +227,7 @@ static inline void decoded_product(const Product& p, i64 from, i64 to, u8* memor
 }
 
 // Computes matrix rows from .. to-1. `memory`: DecodedRow::bytes(columns) of this thread.
-static inline void product(const Product& p, i64 from, i64 to, u8* memory) {
+STRATUM_COLD void product(const Product& p, i64 from, i64 to, u8* memory) {
   switch (p.matrix->type) {
     case kF32: return floats_product<LoadF32>(p, from, to);
     case kF16: return floats_product<LoadF16>(p, from, to);
@@ -270,7 +270,7 @@ static inline DecodeMemory take_decode_memory(Context* c, Scratch* scratch, i64 
 constexpr i64 kMostMatrices = 6;
 
 // All rows of several matrices that read the same activation rows.
-static inline void products(Context* c, i64 count, const Product* list, const DecodeMemory& memory) {
+STRATUM_COLD void products(Context* c, i64 count, const Product* list, const DecodeMemory& memory) {
   i64 tiles[kMostMatrices + 1], each[kMostMatrices], cost = 0;
   tiles[0] = 0;
   for (i64 i = 0; i < count; ++i) {
@@ -330,8 +330,8 @@ static i32 gather_rows(Context* c, const Matrix* table, Object rows_object, Obje
   bool ok = true;
   const Whole rows = whole(c, rows_object, &ok);
   const Whole out = whole(c, out_object, &ok);
-  const i64 count = rows.elements();
-  if (!ok || (count && rows.element_bytes != 8) || out.elements() != count * table->columns) {
+  const i64 count = rows.elements;
+  if (!ok || (count && rows.element_bytes != 8) || out.elements != count * table->columns) {
     return kWrongShape;
   }
   const i64* numbers = (const i64*)rows.data;

@@ -76,7 +76,7 @@ static i32 ple_mix(Context* c, const Ple* w, Object conv, Object window, Object 
   const RowsOf<float> value = rows_of<float>(c, value_object, &ok);
   const RowsOf<float> streams = rows_of<float>(c, streams_object, &ok);
   if (!ok) return kWrongShape;
-  const i64 S = slots.elements(), R = streams.rows, H = w->hidden, D = w->streams * H;
+  const i64 S = slots.elements, R = streams.rows, H = w->hidden, D = w->streams * H;
   const i32* slot = (const i32*)slots.data;
   const i32* start = all_of<i32>(c, seq_start, S + 1, &ok);
   const i32* half = all_of<i32>(c, seq_half, S, &ok);

@@ -1,6 +1,6 @@
 // The largest of many scores, exactly: ties go to the lower number.
 #pragma once
-#include "api.h"
+#include "arrays.h"
 
 namespace STRATUM_ISA {
 
@@ -8,7 +8,7 @@ namespace STRATUM_ISA {
 // `keys` has room for `count`. Scores above the wanted-th largest are all chosen, of those equal to
 // it the first ones. The wanted-th largest is found by its bits, one byte after the other from the
 // top: floats that are not negative are ordered as their bits are.
-static inline void choose_largest(const float* scores, i64 count, i64 wanted, u32* keys,
+STRATUM_COLD void choose_largest(const float* scores, i64 count, i64 wanted, u32* keys,
                                   i32* chosen) {
   __builtin_memcpy(keys, scores, (size_t)count * 4);
   u32 threshold = 0;

@@ -6,7 +6,7 @@ namespace STRATUM_ISA {
 
 // The last `length` of history and inputs, oldest first: a convolution's new history. Inputs of a row
 // of `width` floats lie `stride` apart; the history's rows follow each other.
-static inline void move_history(const float* history, const float* inputs, i64 stride, i64 count,
+STRATUM_COLD void move_history(const float* history, const float* inputs, i64 stride, i64 count,
                                 i64 length, i64 width, float* to) {
   for (i64 j = 0; j < length; ++j) {
     const i64 row = count - length + j;
@@ -15,7 +15,7 @@ static inline void move_history(const float* history, const float* inputs, i64 s
 }
 
 // Sequences of a pass lie in order inside its rows, and their slots inside the pool.
-static inline bool sequences_fit(i64 sequences, const i32* start, const i32* slot, const i32* half,
+STRATUM_COLD bool sequences_fit(i64 sequences, const i32* start, const i32* slot, const i32* half,
                                  i64 rows, i64 slots) {
   if (sequences < 0 || start[0] != 0 || start[sequences] != rows) return false;
   for (i64 s = 0; s < sequences; ++s) {

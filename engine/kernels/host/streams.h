@@ -202,12 +202,12 @@ static i32 map_values(Context* c, i64 function, Object x_object, Object out_obje
   bool ok = true;
   const Whole x = whole(c, x_object, &ok);
   const Whole out = whole(c, out_object, &ok);
-  if (!ok || x.element_bytes != 4 || out.element_bytes != 4 || x.elements() != out.elements()) {
+  if (!ok || x.element_bytes != 4 || out.element_bytes != 4 || x.elements != out.elements) {
     return kWrongShape;
   }
   const float* from = (const float*)x.data;
   float* to = (float*)out.data;
-  each_vector(x.elements(), [&](i64 i, auto lanes) {
+  each_vector(x.elements, [&](i64 i, auto lanes) {
     const Vec v = load(from + i, lanes);
     Vec y = v;
     if (function == 0) y = exp(v);
