@@ -48,19 +48,9 @@ MAX_DATE_FORMAT_CHARS = 100
 _MAPPING_METHODS = frozenset({"get", "items", "keys", "values"})
 _SEQUENCE_METHODS = frozenset({"count", "index"})
 _LOOP_METHODS = frozenset({"cycle", "changed"})
-# Jinja's filters that neither make text nor grow; the rest of the offer is defined below.
-_PLAIN_FILTERS = (
-    "abs",
-    "count",
-    "default",
-    "d",
-    "first",
-    "float",
-    "int",
-    "items",
-    "last",
-    "length",
-)
+# Jinja's filters whose cost does not depend on what they are given. Weighing it would make
+# `messages|length`, once for each message, cost the square of the conversation.
+_PLAIN_FILTERS = ("abs", "count", "default", "d", "first", "float", "items", "last", "length")
 _LIST_FILTERS = (
     *("dictsort", "list", "map", "max", "min", "reject", "rejectattr"),
     *("select", "selectattr", "sort", "unique"),
@@ -339,6 +329,13 @@ def _reverse(value: object) -> object:
     return list(reversed(list(value)))  # type: ignore[call-overload]  # a TypeError is the answer
 
 
+def _int(value: object, default: int = 0, base: int = 10) -> int:
+    _budget.get().weigh(value)
+    number = jinja_filters.do_int(value, default, base)
+    _check_bits(number.bit_length())
+    return number
+
+
 def _round(value: float, precision: int = 0, method: str = "common") -> float:
     if abs(precision) > MAX_INDENT:
         raise SecurityError("it rounds to more places than numbers have")
@@ -392,6 +389,7 @@ def _filters() -> dict[str, Function]:
         template_limits.LOOP_FILTER: _loop,
         template_limits.CONCAT_FILTER: _concat,
         template_limits.WEIGH_FILTER: _weigh,
+        "int": _int,
         "join": _join,
         "replace": _replace,
         "reverse": _reverse,
@@ -402,13 +400,9 @@ def _filters() -> dict[str, Function]:
         "trim": _method("strip"),
     }
     offered.update({name: _method(name) for name in ("lower", "upper", "title", "capitalize")})
-    for names, is_list in ((_PLAIN_FILTERS, False), (_LIST_FILTERS, True)):
-        offered.update(
-            {
-                name: _charged(cast(Function, jinja_filters.FILTERS[name]), is_list=is_list)
-                for name in names
-            }
-        )
+    jinjas = cast(dict[str, Function], jinja_filters.FILTERS)
+    offered.update({name: jinjas[name] for name in _PLAIN_FILTERS})
+    offered.update({name: _charged(jinjas[name], is_list=True) for name in _LIST_FILTERS})
     return offered
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -47,9 +48,11 @@ FAMILY_STYLE = """
     {{- content[:3] ~ content[-1:] ~ content|length ~ content[0] }}
 {% endfor %}
 """
+FAMILY_TEMPLATE = ChatTemplate(FAMILY_STYLE)
 
 
-def plain_render(source: str, **variables: object) -> str:
+@functools.cache
+def plain_template(source: str) -> jinja2.Template:
     """The template in Jinja as the family's own tools set it up, without our additions."""
 
     def raise_exception(message):
@@ -60,7 +63,11 @@ def plain_render(source: str, **variables: object) -> str:
     )
     environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
     environment.globals["raise_exception"] = raise_exception
-    return environment.from_string(source).render(**variables)
+    return environment.from_string(source)
+
+
+def plain_render(source: str, **variables: object) -> str:
+    return plain_template(source).render(**variables)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "rendered" in case])
@@ -234,6 +241,8 @@ def test_a_long_conversation_fits_the_budget():
     turn = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
     assert TEMPLATE.render(turn * 1000).text.count("<|im_end|>") == 2001
     assert len(TEMPLATE.render([{"role": "user", "content": "x" * 2_000_000}]).text) > 2_000_000
+    # This one asks for the number of messages at each message.
+    assert FAMILY_TEMPLATE.render(turn * 1000).text.count("<|im_end|>") == 2000
 
 
 texts = st.one_of(
@@ -270,7 +279,7 @@ def test_templates_in_the_familys_style_render_as_in_plain_jinja(messages):
         for m in messages
     ]
     messages[0] = {**messages[0], "name": "N,<|im_end|>"}
-    rendered = ChatTemplate(FAMILY_STYLE).render(messages)
+    rendered = FAMILY_TEMPLATE.render(messages)
     assert rendered.text == plain_render(FAMILY_STYLE, messages=messages)
 
 

@@ -26,7 +26,6 @@ LOOPS = {
     "filter block": "{% filter upper %}{% for i in range(10**9) %}a{% endfor %}{% endfilter %}",
     "length of a loop": "{% for i in range(10**9) %}{{ loop.length }}{% endfor %}",
     "list": "{{ range(10**9)|list }}",
-    "last": "{{ range(10**9)|last }}",
     "max": "{{ range(10**9)|max }}",
     "map": "{% for i in range(10**9)|map('string') %}{% endfor %}",
     "sorting": "{% for i in range(999) %}{% set x = range(99999)|list|sort|unique %}{% endfor %}",
@@ -59,6 +58,7 @@ GROWTH = {
     "counting": "{% set x = 'a' * 2000000 %}{% for i in range(9999) %}{{ x.count('b') }}{% endfor %}",
     "trimming": "{% set x = ' ' * 2000000 %}{% for i in range(9999) %}{% set y = x|trim %}{% endfor %}",
     "power": "{{ 9 ** 99999999 }}",
+    "big integers": "{{ ('f' * 1000000)|int(0, 16) }}",
     "squares": "{% set n = namespace(x=3) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}",
     "percent": "{{ '%0999999999d' % 1 }}",
     "format": "{{ '{:>999999999}'.format(1) }}",
@@ -102,10 +102,10 @@ STRUCTURE = {
 @pytest.mark.parametrize("name", [*LOOPS, *GROWTH, *STRUCTURE])
 def test_a_hostile_template_gets_one_sentence_in_no_time(name):
     source = {**LOOPS, **GROWTH, **STRUCTURE}[name]
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(TemplateError) as caught:
         ChatTemplate(source).render(MESSAGES)
-    assert time.perf_counter() - started < 5  # measured: at most 0.5 s
+    assert time.process_time() - started < 5  # measured: at most 0.5 s
     assert str(caught.value).startswith("The model's chat template")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500

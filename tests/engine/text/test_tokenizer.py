@@ -189,10 +189,10 @@ def test_decode_leaves_out_control_tokens_but_shows_user_defined_ones():
 
 @pytest.mark.parametrize("text", ["a", " ", "\n ", "!", "1", "a\u0301\u0316"])
 def test_a_long_run_takes_linear_time(text):
-    started = time.perf_counter()
+    started = time.process_time()
     assert len(FULL.encode(text * (300_000 // len(text)))) > 100_000
     # Measured: 0.2 to 0.5 s. Quadratic merging (or sorting of marks) would take minutes.
-    assert time.perf_counter() - started < 8
+    assert time.process_time() - started < 8
 
 
 def test_millions_of_blanks_are_refused_with_one_sentence():
@@ -225,9 +225,9 @@ def test_a_vocabulary_of_248_000_tokens_is_built_quickly():
         "tokenizer.ggml.token_type": [1] * len(tokens) + [3],
         "tokenizer.ggml.merges": list(unique.values()),
     }
-    started = time.perf_counter()
+    started = time.process_time()
     built = Tokenizer.from_metadata(metadata)
-    assert time.perf_counter() - started < 5  # measured: 0.9 s
+    assert time.process_time() - started < 5  # measured: 0.9 s
     assert built.vocab_size > 200_000
     assert built.decode(built.encode("abc abc")) == "abc abc"
 
