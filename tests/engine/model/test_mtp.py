@@ -13,6 +13,7 @@ from engine.model.mtp import DraftEntry
 from engine.model.tensor_parts import column_range
 from engine.model.trunk import Model
 from engine.sequence.batch import LogitsWanted
+from engine.sequence.state import SequenceState
 from tests.support.golden import (
     OPS_NAMES,
     RecordingOps,
@@ -101,6 +102,33 @@ def test_the_head_in_pieces_and_beside_another_sequence_gives_the_same_bits(ops_
         other.append(result.logits_of(0).copy())
     np.testing.assert_array_equal(np.concatenate(got), wanted)
     assert np.abs(np.concatenate(other) - wanted).max() > 0.1
+
+
+@pytest.mark.parametrize("ops_name", OPS_NAMES)
+def test_a_checkpoint_holds_the_heads_entries_too(ops_name):
+    golden = arrays("full-mtp")
+    streams, tokens = golden["in_streams"], golden["next_tokens"].tolist()
+    model = load_golden("full", ops_name, mtp="full-mtp")
+    assert model.mtp is not None
+    sequence, other = model.new_sequence(), model.new_sequence()
+
+    def enter(state: SequenceState, start: int, stop: int) -> np.ndarray:
+        assert model.mtp is not None
+        entry = DraftEntry(state, streams[start:stop], tokens[start:stop], LogitsWanted.ALL)
+        return model.mtp.forward([entry]).logits.copy()
+
+    forward(model, sequence, golden["tokens"][:65])
+    sequence.commit(65)
+    enter(sequence, 0, 60)
+    checkpoint = sequence.snapshot()
+    wanted = enter(sequence, 60, 80)
+    sequence.restore(checkpoint)
+    other.restore(checkpoint)
+    assert other.mtp_length == 60
+    first = enter(sequence, 60, 66)  # writes into a page that the trunk's tokens share
+    enter(other, 90, 100)
+    second = enter(sequence, 66, 80)
+    np.testing.assert_array_equal(np.concatenate([first, second]), wanted)
 
 
 @dataclass

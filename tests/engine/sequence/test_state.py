@@ -126,6 +126,26 @@ def test_a_restored_checkpoint_continues_bit_for_bit(case, ops_name):
     assert model.store.pages.num_free == model.store.pages.num_pages
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_sequences_that_share_a_page_do_not_see_each_others_tokens(case, ops_name):
+    model = load_golden(case, ops_name)
+    tokens = tokens_of(case)
+    sequence, other = model.new_sequence(), model.new_sequence()
+    run_tokens(model, sequence, tokens[:45])  # in the middle of a page
+    checkpoint = sequence.snapshot()
+    run_tokens(model, sequence, tokens[45:55])
+    wanted = run_tokens(model, sequence, tokens[55:70])
+
+    sequence.restore(checkpoint)
+    other.restore(checkpoint)
+    assert sequence.pages.pages == other.pages.pages
+    run_tokens(model, sequence, tokens[45:55])
+    run_tokens(model, other, tokens[70:80])
+    assert sequence.pages.pages[0] == other.pages.pages[0]
+    assert sequence.pages.pages[1] != other.pages.pages[1]
+    np.testing.assert_array_equal(run_tokens(model, sequence, tokens[55:70]), wanted)
+
+
 @pytest.mark.parametrize("leave_after", [0, 2, 3])
 def test_an_abandoned_pass_leaves_no_trace(leave_after, ops_name):
     model = load_golden("full", ops_name)
