@@ -25,6 +25,11 @@ from engine.server.tool_fields import ToolUse
 from engine.text.answer import AnswerStream
 from engine.text.events import CallEnd, ContentDelta, Event, FinishReason
 from engine.text.parser import Phase as AnswerPhase
+from engine.worker.answer_limits import (
+    ordered_stop_ids,
+    with_call_rules,
+    with_thinking_rules,
+)
 from engine.worker.death import WorkerDied
 from engine.worker.handle import RequestHandle
 from engine.worker.messages import (
@@ -41,10 +46,6 @@ from engine.worker.supervisor import WorkerState
 
 logger = logging.getLogger(__name__)
 request_log = logging.getLogger("engine.server.requests")
-
-# What closes thinking that used up its budget; the answer follows.
-BUDGET_SENTENCE = "\n\nI have thought about this long enough and will answer now.\n"
-AFTER_THINKING = "\n\n"
 
 REASONS = {
     "stop": FinishReason.STOP,
@@ -280,31 +281,15 @@ class _Choice:
             request_id=f"{self._active.request_id}-{self._index}",
             prompt=plan.prompt,
             max_tokens=min(plan.max_tokens, room),
-            stop_ids=_stop_ids(tokenizer.eos_ids, tokenizer.structure.im_end),
+            stop_ids=ordered_stop_ids(tokenizer),
             sampling=sampling,
             repeat_stop_tokens=self._front.config.repeat_stop_tokens,
         )
-        structure = tokenizer.structure
-        if plan.tools.specs and structure.tool_call is not None:
-            start = replace(
-                start,
-                call_open_id=structure.tool_call,
-                call_close_id=-1 if structure.tool_call_end is None else structure.tool_call_end,
-            )
-        if not plan.starts_in_thinking or structure.think_end is None:
-            return start
-        close = (structure.think_end, *tokenizer.encode(AFTER_THINKING))
-        budget_ids = (*tokenizer.encode(BUDGET_SENTENCE), *close)
-        budget = plan.budget or 0
-        if budget:  # leave room for the closing sentence and one token of an answer
-            budget = max(1, min(budget, start.max_tokens - len(budget_ids) - 1))
-        return replace(
-            start,
-            think_close_id=structure.think_end,
-            rescue_ids=close,
-            think_budget=budget,
-            budget_ids=budget_ids if budget else (),
-        )
+        if plan.tools.specs:
+            start = with_call_rules(start, tokenizer)
+        if plan.starts_in_thinking:
+            start = with_thinking_rules(start, tokenizer, plan.budget)
+        return start
 
     def _note_progress(self, message: PromptProgress) -> PromptRead:
         self._active.prompt_read = message.read
@@ -376,8 +361,3 @@ class _Choice:
         return ChoiceEnd(
             self._index, name, self._generated, self._answer.num_reasoning_tokens, timings
         )
-
-
-def _stop_ids(eos_ids: frozenset[int], turn_end: int | None) -> tuple[int, ...]:
-    """The tokens that end an answer, the turn's end first."""
-    return tuple(sorted(eos_ids, key=lambda token_id: (token_id != turn_end, token_id)))

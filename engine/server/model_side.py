@@ -6,7 +6,6 @@ worker is started, and prompts are counted and checked without one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,8 +93,3 @@ def _template_source(header: ModelHeader) -> str:
             "(tokenizer.chat_template), so it cannot chat. Use an instruction-tuned model file."
         )
     return source
-
-
-def encode_plain(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[int, ...]:
-    """Token ids of texts that the server itself puts into an answer."""
-    return tuple(token_id for text in texts for token_id in tokenizer.encode(text))

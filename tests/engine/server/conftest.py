@@ -67,10 +67,10 @@ class RunningServer:
         connection.sendall(request)
         return connection
 
-    def raw_chat(self, content, *, stream):
+    def raw_chat(self, content, *, stream, **fields):
         """Start a chat on a socket of its own, to be closed by the test."""
         body = json.dumps(
-            {"messages": [{"role": "user", "content": content}], "stream": stream}
+            {"messages": [{"role": "user", "content": content}], "stream": stream, **fields}
         ).encode()
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
