@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from gguf import GGUFReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +27,7 @@ from engine.text.events import (
     merge_events,
 )
 from engine.text.parser import Phase
+from engine.text.tokenizer import Tokenizer
 from tests.engine.text.parser_corpus import TOOLS, call
 
 SPECIAL = {"<think>": 256, "</think>": 257, "<tool_call>": 258, "</tool_call>": 259}
@@ -213,6 +216,24 @@ def test_the_phase_follows_the_model() -> None:
         if not phases or phases[-1] is not answer.phase:
             phases.append(answer.phase)
     assert phases == [Phase.THINKING, Phase.ANSWERING, Phase.TOOL_CALL, Phase.ANSWERING]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_model_file_s_own_tokens_give_the_same_answer(size: int) -> None:
+    fields = GGUFReader(Path(__file__).parents[2] / "golden" / "full.gguf").fields
+    tokenizer = Tokenizer.from_metadata(
+        {name: field.contents() for name, field in fields.items() if name.startswith("tokenizer.")}
+    )
+    text = f"hm 🤔\n</think>\n\nÄh…\n\n{call('read', ('path', 'ñ</parameter>.txt'))}<|im_end|>"
+    ids = tokenizer.encode(text, parse_special=True)
+    answer = AnswerStream(
+        tokenizer, TOOLS, starts_in_thinking=True, stops=["END"], new_call_id=lambda: "call_x"
+    )
+    for start in range(0, len(ids), size):
+        answer.push(ids[start : start + size])
+    answer.finish(STOP)
+    assert (answer.reasoning, answer.content) == ("hm 🤔\n", "Äh…")
+    assert [one.arguments for one in answer.calls] == ['{"path":"ñ</parameter>.txt"}']
 
 
 PARTS = st.sampled_from(

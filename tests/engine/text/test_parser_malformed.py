@@ -81,6 +81,7 @@ ROWS = [
     answer("M7 orphan close after a space", f"{BARE_A} </tool_call>", calls=(A,)),
     answer("M7 two", f"{BARE_A}\n{BARE_A}\n</tool_call>", calls=(A, A)),
     answer("M7 no parameter", "x\n\n<function=get_time>\n</function>", "x", calls=(("get_time", "{}"),)),
+    answer("M7 after a call that began mid-line", f"so {READ_A}\n{BARE_A}", "so ", calls=(A, A)),
     answer("M7 twin: never closes", "Now.\n\n<function=read>\n<parameter=path>\na\n", "Now.\n\n<function=read>\n<parameter=path>\na\n"),
     answer("M7 twin: never closes, cut", "<function=read>\n<par", "<function=read>\n<par", reason=LENGTH, finish=LENGTH),
     answer("M7 twin: parameter closes only", "<function=read>\n<parameter=path>\na\n</parameter>\n", "<function=read>\n<parameter=path>\na\n</parameter>\n"),
