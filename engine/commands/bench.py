@@ -20,7 +20,7 @@ from engine.worker.blas_threads import limit_blas_threads
 
 if TYPE_CHECKING:  # numpy is imported after its threads have been limited
     from engine.core.gguf_header import ModelHeader
-    from engine.model.config import ModelConfig
+    from engine.core.model_config import ModelConfig
     from engine.worker.loading import LoadedModel
 
 Subparsers = argparse._SubParsersAction  # argparse gives this type no public name

@@ -18,7 +18,7 @@ from engine.core.machine import probe_machine
 from engine.core.placement import Placement, model_config_of, place_on_cpu
 
 if TYPE_CHECKING:
-    from engine.model.config import ModelConfig
+    from engine.core.model_config import ModelConfig
 
 Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
 

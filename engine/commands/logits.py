@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import InputError, ResourceError
+from engine.core.model_config import ModelConfig
 from engine.gguf.reader import GgufFile
-from engine.model.config import ModelConfig
 from engine.model.limits import KvType, ModelLimits
 from engine.model.trunk import Model
 from engine.ops.select import OPS_NAMES, make_ops

@@ -17,7 +17,7 @@ from engine.core.config import KvType, RunConfig
 from engine.core.errors import ConfigError, ResourceError
 from engine.core.gguf_header import ModelHeader, TensorInfo
 from engine.core.machine import Machine
-from engine.model.config import LayerKind, ModelConfig
+from engine.core.model_config import LayerKind, ModelConfig
 
 DEFAULT_CONTEXT = 32_768
 MAX_WINDOW = 16  # rows of one sequence that a pass can commit in part: last token and 15 drafts

@@ -21,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import InputError
-from engine.model.config import LayerKind, ModelConfig, check_architecture, parse_config
+from engine.core.metadata import refuse
+from engine.core.model_config import LayerKind, ModelConfig, check_architecture, parse_config
+from engine.core.model_shapes import check_layer_shapes, require
 from engine.model.layers import Layer
 from engine.model.limits import ModelLimits
-from engine.model.metadata import refuse
 from engine.model.mtp_layouts import MtpNames, find_mtp_names
 from engine.model.pools import kv_pool
-from engine.model.shapes import check_layer_shapes, require
 from engine.model.tensor_parts import column_range
 from engine.model.weights import LayerWeights, TrunkWeights, WeightLoader
 from engine.model.workspace import Workspace

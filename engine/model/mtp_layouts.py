@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.core.errors import ModelFileError
+from engine.core.metadata import refuse
 from engine.gguf.reader import Tensor
-from engine.model.metadata import refuse
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.config import PleConfig
+from engine.core.model_config import PleConfig
 
 
 class PleHash:

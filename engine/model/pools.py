@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.model.config import ModelConfig, PleConfig
+from engine.core.model_config import ModelConfig, PleConfig
 from engine.model.limits import KvType, ModelLimits
 from engine.ops.base import Ops
 from engine.ops.pools import DeltaPool, KvPool, PlePool

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.core.errors import InputError, ResourceError
+from engine.core.model_config import ModelConfig
 from engine.memory.kv_pages import PagePool
-from engine.model.config import ModelConfig
 from engine.model.layers import Layer
 from engine.model.limits import ModelLimits
 from engine.model.mtp import MtpHead, load_mtp

@@ -1,6 +1,6 @@
 """The weights of a model as the groups that operations take (spec 3.2), made from a file's tensors.
 
-Shapes were checked before (`shapes.py`); here names become groups. Files that store attention
+Shapes were checked before (`core/model_shapes.py`); here names become groups. Files that store attention
 projections or expert matrices fused are taken apart.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.model_config import LayerKind, ModelConfig, PleConfig
 from engine.gguf.reader import Tensor
-from engine.model.config import LayerKind, ModelConfig, PleConfig
 from engine.model.tensor_parts import row_range
 from engine.ops.base import Ops
 from engine.ops.weights import (

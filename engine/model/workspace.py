@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.config import ModelConfig
+from engine.core.model_config import ModelConfig
 from engine.ops.base import Ops
 
 FloatArray = npt.NDArray[np.float32]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.model.config import LayerKind
+from engine.core.model_config import LayerKind
 from engine.model.trunk import Model
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from engine.sequence.state import SequenceState

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from engine.model.config import ModelConfig, PleConfig
+from engine.core.model_config import ModelConfig, PleConfig
 from engine.model.ple_hash import PleHash
 from tests.support.golden import GOLDEN, arrays, model_file
 

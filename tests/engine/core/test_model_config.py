@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from engine.core.errors import ModelFileError
-from engine.model.config import LayerKind, ModelConfig
+from engine.core.model_config import LayerKind, ModelConfig
 from tests.support.golden import model_file
 
 

@@ -1,7 +1,7 @@
 """What kind of model a file holds: sizes and layer kinds from its metadata, checked (spec 2 and 3.1).
 
 Nothing is allocated here. A config that exists has sizes that make sense together; that the file's
-tensors have these sizes is checked in `shapes.py`, so every size is bounded by bytes that exist.
+tensors have these sizes is checked in `model_shapes.py`, so every size is bounded by bytes that exist.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.core.errors import ModelFileError
-from engine.model.metadata import MetadataReader, refuse
-from engine.model.shapes import HasShape, check_trunk_shapes
+from engine.core.metadata import MetadataReader, refuse
+from engine.core.model_shapes import HasShape, check_trunk_shapes
 
 ARCHITECTURE = "qwen4exp"
 _PREFIX = ARCHITECTURE + "."

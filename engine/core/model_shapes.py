@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from engine.core.errors import ModelFileError
 
 if TYPE_CHECKING:  # config.py calls this module; only its types are needed here
-    from engine.model.config import ModelConfig, PleConfig
+    from engine.core.model_config import ModelConfig, PleConfig
 
 Shape = tuple[int, ...]
 Expected = tuple[str, tuple[Shape, ...]]  # name, shapes that are accepted
