@@ -123,9 +123,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             subparsers.add_parser(name, help=summary)
             continue
         load_command(name).add_parser(subparsers)
-    arguments = parser.parse_args(words)
+    arguments, unknown = parser.parse_known_args(words)
     if arguments.command is None:
         parser.error("a command is missing")
+    if unknown:
+        command = f"{parser.prog} {arguments.command}"
+        message = f"{command}: unknown argument {unknown[0]} (see `{command} --help`)\n"
+        parser.exit(EXIT_USAGE, message)
     return arguments
 
 

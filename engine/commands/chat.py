@@ -105,6 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
             except ChatError as error:
                 print(f"engine chat: {error.message}", file=sys.stderr)
                 status = 1
+                answer = Answer()  # half an answer is nothing to go on from
             if answer.content or answer.reasoning:
                 history.append(answer.message())
             else:

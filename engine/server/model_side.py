@@ -12,12 +12,11 @@ from pathlib import Path
 from engine.core.config import RunConfig
 from engine.core.errors import ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
+from engine.core.machine import probe_machine
+from engine.core.placement import place_on_cpu, require_private_memory
 from engine.text.prompt import ChatFormat
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-
-# Context of a run whose config names none: more costs memory that most chats never use.
-DEFAULT_CONTEXT = 32768
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +52,20 @@ def open_model_side(config: RunConfig, path: Path, context: int | None) -> Model
     Args:
         config: names and context.
         path: any file of the model.
-        context: given by a script; None takes the config's or the model's.
+        context: given by a script; None takes what placement gives the model on this machine.
 
     Raises:
         ModelFileError: the file cannot be used.
+        ConfigError: the configured context is longer than the model's.
+        ResourceError: this machine has too little memory.
     """
     header = read_model_header(path)
+    if context is None:  # the worker will place it in the same way
+        machine = probe_machine()
+        placement = place_on_cpu(machine, header, config)
+        require_private_memory(placement, machine)
+        context = placement.context
     tokenizer = Tokenizer.from_metadata(header.metadata)
-    trained = _trained_context(header)
-    planned = context or config.context or min(trained, DEFAULT_CONTEXT)
     return ModelSide(
         name=config.model_name,
         aliases=tuple(alias for alias in config.aliases if alias != config.model_name),
@@ -69,8 +73,8 @@ def open_model_side(config: RunConfig, path: Path, context: int | None) -> Model
         created=int(header.paths[0].stat().st_mtime),
         tokenizer=tokenizer,
         chat=ChatFormat(tokenizer, ChatTemplate(_template_source(header))),
-        context=min(planned, trained) if context is None else context,
-        trained_context=trained,
+        context=context,
+        trained_context=_trained_context(header),
     )
 
 
