@@ -60,7 +60,6 @@ def chat_router(front: Front) -> APIRouter:
     router = APIRouter()
 
     @router.post("/v1/chat/completions", response_model=None)
-    @router.post("/chat/completions", response_model=None)
     async def chat_completions(request: Request) -> Response:
         front.check_open()
         data = await read_object(request, front.config.max_body_mib)

@@ -21,6 +21,8 @@ from engine.server.gateway import HEADER_BLOCK_BYTES
 
 MAX_CONNECTIONS = 128
 KEEP_ALIVE_S = 75
+# A new connection must send its first request's headers in this time.
+FIRST_REQUEST_S = 30
 STOP_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)
 )
@@ -35,6 +37,10 @@ class JsonH11Protocol(H11Protocol):
             transport.abort()
             return
         super().connection_made(transport)
+        # uvicorn arms this timer after an answer only; the first request's end disarms it.
+        self.timeout_keep_alive_task = self.loop.call_later(
+            FIRST_REQUEST_S, self.timeout_keep_alive_handler
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a connection that was taken."""

@@ -46,14 +46,15 @@ class LogprobAligner:
         entries: list[dict[str, object]] = []
         while left and self._pending:
             token = self._pending[0]
-            if left.startswith(token.data):
-                left = left[len(token.data) :]
-                token.taken += token.data
-                entries.append(self._entry(self._pending.popleft()))
-            elif token.data.startswith(left):
-                token.taken, token.data, left = token.taken + left, token.data[len(left) :], b""
-            else:
-                left = self._skip(token, left, entries)
+            same = _common_length(token.data, left)
+            token.taken += token.data[:same]
+            token.data, left = token.data[same:], left[same:]
+            if token.data and left:
+                left = self._skip(token, left)
+            if not token.data:
+                self._pending.popleft()
+                if token.taken:
+                    entries.append(self._entry(token))
         return entries
 
     def finish(self) -> list[dict[str, object]]:
@@ -62,17 +63,15 @@ class LogprobAligner:
         self._pending.clear()
         return cut
 
-    def _skip(self, token: _Pending, left: bytes, entries: list[dict[str, object]]) -> bytes:
-        """The token's text is not what went out: newlines were dropped, or bytes were no UTF-8."""
-        shown = token.data.lstrip(b"\r\n")
-        if shown != token.data and shown and (left.startswith(shown) or shown.startswith(left)):
-            token.data = shown
-            return left
-        self._pending.popleft()
-        if left.startswith(REPLACEMENT):
-            token.taken += token.data
-            entries.append(self._entry(token))
+    def _skip(self, token: _Pending, left: bytes) -> bytes:
+        """The token goes on differently than the text: what is left of the text is returned."""
+        if left.startswith(REPLACEMENT):  # its bytes were no UTF-8
+            broken = _broken_bytes(token.data)
+            token.taken += token.data[:broken]
+            token.data = token.data[broken:]
             return left[len(REPLACEMENT) :]
+        shown = token.data.lstrip(b"\r\n")  # newlines around thinking and calls are dropped
+        token.data = shown if shown != token.data else b""
         return left
 
     def _entry(self, token: _Pending) -> dict[str, object]:
@@ -88,3 +87,19 @@ class LogprobAligner:
             "logprob": min(max(logprob, LOWEST), 0.0),
             "bytes": list(data),
         }
+
+
+def _common_length(one: bytes, other: bytes) -> int:
+    """How many bytes both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _broken_bytes(data: bytes) -> int:
+    """How many of the bytes one replacement character stands for: a cut character, or one byte."""
+    wanted = {0b110: 2, 0b1110: 3, 0b11110: 4}
+    length = next((n for lead, n in wanted.items() if data[0] >> (7 - n) == lead), 1)
+    end = 1
+    while end < min(length, len(data)) and data[end] & 0xC0 == 0x80:
+        end += 1
+    return end

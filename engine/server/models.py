@@ -36,7 +36,6 @@ def models_router(front: Front) -> APIRouter:
         return json_response(body)
 
     @router.get("/v1/models/{model_id:path}", response_model=None)
-    @router.get("/models/{model_id:path}", response_model=None)
     async def retrieve_model(model_id: str) -> Response:
         if not front.model.knows(model_id):
             raise unknown_model(model_id)

@@ -1,0 +1,145 @@
+"""From a chat body to sampling values, levels and room in the context, without a server."""
+
+import pytest
+
+from engine.core.config import Effort, RunConfig, SamplingDefaults
+from engine.server.chat_request import read_chat_request
+from engine.server.context import output_room
+from engine.server.errors import ApiError
+from engine.server.fields import Fields
+from engine.server.levels import chat_effort
+from engine.server.sampling_fields import NOT_THINKING, THINKING, read_sampling
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+def read(config=None, **fields):
+    return read_chat_request({"messages": HELLO, **fields}, config or RunConfig(), 1000)
+
+
+def test_published_values_differ_between_thinking_and_not():
+    thinking = read().sampling
+    assert (thinking.temperature, thinking.top_p, thinking.top_k) == (1.0, 0.95, 20)
+    assert thinking.presence_penalty == 0
+    plain = read(reasoning_effort="none").sampling
+    assert (plain.temperature, plain.top_p, plain.presence_penalty) == (0.7, 0.8, 1.5)
+
+
+def test_the_request_wins_over_the_config_which_wins_over_published_values():
+    config = RunConfig(sampling=SamplingDefaults(temperature=0.5, top_k=7))
+    assert read(config).sampling.temperature == 0.5
+    assert read(config).sampling.top_k == 7
+    assert read(config, temperature=0, top_k=0).sampling.temperature == 0
+    assert read(config, temperature=0, top_k=0).sampling.top_k == 0
+    assert read(config).sampling.top_p == THINKING.top_p
+
+
+def test_aliases_whole_floats_and_large_values():
+    sampling = read(repeat_penalty=1.5, repeat_last_n=-1, top_k=1e9, seed=3.0).sampling
+    assert sampling.repetition_penalty == 1.5
+    assert sampling.penalty_last_n == -1
+    assert sampling.top_k == 1000  # the vocabulary's size
+    assert sampling.seed == 3
+
+
+def test_a_seed_is_drawn_when_none_or_a_negative_one_is_given():
+    seeds = {read(seed=seed).sampling.seed for seed in (None, -1, -5)}
+    assert len(seeds) == 3
+    assert all(0 <= seed < 2**53 for seed in seeds)
+
+
+def test_logit_bias_is_read_as_pairs():
+    assert read(logit_bias={"5": -100, "999": 1}).sampling.logit_bias == ((5, -100.0), (999, 1.0))
+    with pytest.raises(ApiError) as caught:
+        read(logit_bias={str(token_id): 1 for token_id in range(1025)})
+    assert caught.value.param == "logit_bias"
+
+
+def test_sampling_without_a_body_is_the_published_one():
+    sampling = read_sampling(Fields({}), Effort.NONE, SamplingDefaults(), 1000)
+    assert sampling.temperature == NOT_THINKING.temperature
+    assert sampling.top_logprobs == -1
+
+
+@pytest.mark.parametrize(
+    ("body", "effort"),
+    [
+        ({}, Effort.MEDIUM),
+        ({"reasoning_effort": "minimal"}, Effort.LOW),
+        ({"reasoning_effort": "MAX"}, Effort.HIGH),
+        ({"reasoning_effort": False}, Effort.NONE),
+        ({"reasoningEffort": "low"}, Effort.LOW),
+        ({"reasoning": {"effort": "high"}}, Effort.HIGH),
+        ({"reasoning": {"effort": None}, "reasoning_effort": None}, Effort.MEDIUM),
+        ({"reasoning_effort": "low", "reasoning": {"effort": "high"}}, Effort.LOW),
+        ({"reasoning_effort": "low", "reasoning": {"effort": "off"}}, Effort.NONE),
+        ({"enable_thinking": False, "reasoning_effort": "high"}, Effort.NONE),
+        ({"enable_thinking": True}, Effort.MEDIUM),
+        ({"chat_template_kwargs": {"reasoning_effort": "xhigh"}}, Effort.HIGH),
+        ({"chat_template_kwargs": None}, Effort.MEDIUM),
+    ],
+)
+def test_levels(body, effort):
+    assert chat_effort(Fields(body), Effort.MEDIUM) is effort
+
+
+@pytest.mark.parametrize(
+    ("configured", "asked", "budget"),
+    [(None, None, None), (100, None, 100), (100, 5, 5), (5, 100, 5), (0, 7, 7), (7, 0, 7)],
+)
+def test_the_smallest_thinking_budget_applies(configured, asked, budget):
+    config = RunConfig(reasoning_budget_tokens=configured)
+    assert read(config, reasoning_budget_tokens=asked).budget == budget
+
+
+def test_a_trailing_assistant_message_is_continued_without_thinking():
+    messages = [*HELLO, {"role": "assistant", "content": "Well"}]
+    request = read(messages=messages, reasoning_effort="high")
+    assert request.continues
+    assert request.effort is Effort.NONE
+
+
+def test_tools_keep_their_keys_and_order_and_the_flat_form_is_nested():
+    tools = [
+        {"function": {"parameters": {"z": 1, "a": 2}, "name": "b"}, "type": "function"},
+        {"type": "function", "name": "a", "description": "A"},
+    ]
+    use = read(tools=tools).tools
+    assert list(use.rendered[0]["function"]) == ["parameters", "name"]
+    assert list(use.rendered[0]["function"]["parameters"]) == ["z", "a"]
+    assert use.rendered[1] == {"type": "function", "function": {"name": "a", "description": "A"}}
+    assert [spec.name for spec in use.specs] == ["b", "a"]
+    hidden = read(tools=tools, tool_choice="none").tools
+    assert hidden.rendered == use.rendered  # the prompt's start, and its cache, stay as they are
+    assert hidden.specs == ()
+
+
+@pytest.mark.parametrize(
+    ("num_prompt", "cap", "fit", "expected"),
+    [
+        (10, None, True, (90, None)),
+        (10, 90, True, (90, None)),
+        (99, None, True, (1, None)),
+        (10, 5, False, (5, None)),
+    ],
+)
+def test_room_for_an_answer(num_prompt, cap, fit, expected):
+    room = output_room(num_prompt, cap, 100, fit=fit)
+    assert (room.max_tokens, room.header) == expected
+
+
+def test_a_cap_is_lowered_only_when_enough_room_is_left():
+    room = output_room(744, 32000, 1000, fit=True)
+    assert (room.max_tokens, room.header) == (256, "requested=32000; used=256")
+    for num_prompt, fit in ((745, True), (700, False)):
+        with pytest.raises(ApiError) as caught:
+            output_room(num_prompt, 32000, 1000, fit=fit)
+        assert caught.value.code == "context_length_exceeded"
+        assert caught.value.extra["max_tokens"] == 32000
+
+
+def test_a_prompt_that_fills_the_context_is_refused():
+    for num_prompt in (100, 101, 5000):
+        with pytest.raises(ApiError) as caught:
+            output_room(num_prompt, None, 100, fit=True)
+        assert caught.value.extra == {"n_prompt_tokens": num_prompt, "n_ctx": 100}
