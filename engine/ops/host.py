@@ -128,7 +128,6 @@ class HostOps(Ops):
         self._shared_expert = call["shared_expert"]
         self._ple_mix = call["ple_mix"]
         self._ple_commit = call["ple_commit"]
-        self.map_values = call["map_values"]
 
     def _check_arrays(self) -> None:
         """Prove once that array objects look as the library expects.

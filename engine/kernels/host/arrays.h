@@ -17,8 +17,11 @@ static inline const ArrayHeader* header(const Context* c, Object object) {
   return (const ArrayHeader*)((const u8*)object + c->object_head);
 }
 
-// True when the axes from `first` on are contiguous with elements of `size` bytes.
+// True when the axes from `first` on are contiguous with elements of `size` bytes, or there are none.
 STRATUM_COLD bool contiguous(const ArrayHeader* a, int first, i64 size) {
+  for (int axis = 0; axis < a->dimensions; ++axis) {
+    if (a->shape[axis] == 0) return true;  // numpy gives empty arrays any strides
+  }
   i64 expected = size;
   for (int axis = a->dimensions - 1; axis >= first; --axis) {
     if (a->shape[axis] != 1 && a->strides[axis] != expected) return false;

@@ -1,0 +1,83 @@
+"""The worker pool, seen through an operation that is large enough to be shared."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import psutil
+
+from engine.core.ggml_types import GgmlType
+from engine.ops.base import Limits
+from engine.ops.check_inputs import Inputs
+from engine.ops.host import HostOps
+
+
+def make_ops(threads: int) -> HostOps:
+    return HostOps(Limits(max_rows=8, max_window=8, num_slots=1, num_pages=1, threads=threads))
+
+
+class Product:
+    """A product of about a millisecond, and its result by one thread."""
+
+    def __init__(self, seed: int) -> None:
+        inputs = Inputs(seed)
+        self.tensor = inputs.tensor(GgmlType.Q8_0, 2000, 512)
+        self.x = inputs.normal(8, 512)
+        alone = make_ops(1)
+        self.wanted = self.compute(alone)
+        alone.close()
+
+    def compute(self, ops: HostOps) -> np.ndarray:
+        out = np.zeros((8, 2000), np.float32)
+        ops.matmul([ops.matrix(self.tensor)], self.x, [out])
+        return out
+
+
+def test_many_jobs_with_more_threads_than_cores_are_all_complete():
+    product = Product(1)
+    ops = make_ops(7)
+    for i in range(150):
+        assert np.array_equal(product.compute(ops), product.wanted), i
+        if i % 50 == 0:
+            time.sleep(0.005)  # workers fall asleep and must be woken
+    ops.close()
+
+
+def test_two_engines_work_side_by_side():
+    products = [Product(2), Product(3)]
+    right = [0, 0]
+
+    def work(number: int) -> None:
+        ops = make_ops(3)
+        for _ in range(60):
+            right[number] += np.array_equal(products[number].compute(ops), products[number].wanted)
+        ops.close()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert right == [60, 60]
+
+
+def test_an_idle_engine_takes_no_processor_time():
+    ops = make_ops(4)
+    Product(4).compute(ops)
+    time.sleep(0.05)
+    process = psutil.Process()
+    before = sum(process.cpu_times()[:2])
+    time.sleep(0.4)
+    assert sum(process.cpu_times()[:2]) - before < 0.1
+    ops.close()
+
+
+def test_closing_ends_the_threads():
+    process = psutil.Process()
+    ops = make_ops(5)
+    assert ops.num_threads == 5
+    during = process.num_threads()
+    ops.close()
+    assert process.num_threads() <= during - 4
