@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 # Rendering and tokenizing a longer conversation is left to a thread.
 THREAD_CHARS = 20_000
+THREAD_TOOLS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,13 @@ async def _plan(front: Front, chat: ChatRequest) -> tuple[GenerationPlan, str | 
     """Render and count the prompt; the second value is the header about a lowered cap."""
     size = sum(len(str(message["content"])) for message in chat.messages)
     try:
-        if size > THREAD_CHARS:
+        if size > THREAD_CHARS or len(chat.tools.rendered) > THREAD_TOOLS:
             prompt, in_thinking = await asyncio.to_thread(_render, front, chat)
         else:
             prompt, in_thinking = _render(front, chat)
     except EngineError as error:  # the template refuses the conversation, or a text is too long
-        raise ApiError(400, error.code, error.message, param="messages") from error
+        code = "template_error" if error.code.startswith("template") else "invalid_value"
+        raise ApiError(400, code, error.message, param="messages") from error
     room = output_room(len(prompt), chat.cap, front.context, fit=chat.fit_max_tokens)
     plan = GenerationPlan(
         prompt=prompt,

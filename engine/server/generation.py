@@ -42,7 +42,6 @@ from engine.worker.messages import (
     TokenLogprobs,
     Tokens,
 )
-from engine.worker.supervisor import WorkerState
 
 logger = logging.getLogger(__name__)
 request_log = logging.getLogger("engine.server.requests")
@@ -263,10 +262,10 @@ class _Choice:
                 if ready is None:
                     return None
                 return worker.submit(self._start(ready))
-            except WorkerDied:
-                # It died this very moment; the supervisor is about to start the next one.
-                if worker.state is WorkerState.FAILED:
-                    raise
+            except WorkerDied as error:
+                # It died this very moment, and the supervisor is about to start the next one.
+                if self._front.is_stopping:
+                    raise ApiError(503, "shutting_down", "The server is stopping.") from error
                 await asyncio.sleep(0.05)
             except EngineError as error:
                 raise ApiError(503, "load_failed", error.message) from error

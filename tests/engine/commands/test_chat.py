@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import requests
 
 from engine.cli import main
 from engine.commands.chat import printable
@@ -41,7 +42,8 @@ def url(tmp_path_factory):
     with process.stdout as out:
         found = re.search(r"http://[^ ]+", out.readline().decode())
         yield found[0]
-        process.terminate()
+        headers = {"x-api-key": KEY}
+        requests.post(f"{found[0]}/shutdown", json={}, headers=headers, timeout=10)
         assert process.wait(timeout=20) == 0
 
 

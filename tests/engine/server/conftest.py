@@ -26,6 +26,7 @@ class RunningServer:
         self.process = process
         self.port = port
         self.log_path = log_path
+        self.key = "none"
         self.url = f"http://127.0.0.1:{port}"
         self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
 
@@ -82,9 +83,12 @@ class RunningServer:
         return self.log_path.read_text(encoding="utf-8")
 
     def stop(self):
-        self.http.close()
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+            if os.name == "nt":  # there, a signal would be the process's hard end
+                self.http.post("/shutdown", json={}, headers={"x-api-key": self.key})
+            else:
+                self.process.send_signal(signal.SIGTERM)
+        self.http.close()
         try:
             return self.process.wait(timeout=20)
         finally:

@@ -1,6 +1,7 @@
 """Workers that crash, fail or are slow to load, and a server that is told to stop."""
 
 import json
+import os
 import signal
 import threading
 import time
@@ -92,6 +93,7 @@ def test_a_failed_load_is_503_for_all_who_wait_and_told_by_status(start_server):
     assert server.http.get("/health").status_code == 503
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no signal that can be sent politely")
 def test_a_stop_signal_lets_a_running_answer_end_and_refuses_new_work(start_server):
     answer = {"when": "SHORT", "text": "</think>\n\n" + "word " * 100, "delay_ms": 10}
     server = start_server({"answers": [answer]})

@@ -19,7 +19,10 @@ def server(start_server):
 @pytest.fixture(scope="module")
 def keyed(start_server):
     flags = ("--cors-origins", "https://chat.example")
-    return start_server(SCRIPT, *flags, environment={"STRATUM_API_KEYS": f"{KEY}, second-{KEY}"})
+    keys = {"STRATUM_API_KEYS": f"{KEY}, second-{KEY}"}
+    server = start_server(SCRIPT, *flags, environment=keys)
+    server.key = KEY
+    return server
 
 
 def post(server, **headers):
