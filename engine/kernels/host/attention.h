@@ -219,6 +219,7 @@ static inline void score_blocks(const Attend& a, i64 r, const float* query, i64 
       if (heads == 4) {
         each_vector(dim, [&](i64 i, auto lanes) {
           const Vec k = load(key + i, lanes);
+          STRATUM_UNROLLED
           for (i64 h = 0; h < 4; ++h) sums[h] = fma(k, load(q + h * dim + i, lanes), sums[h]);
         });
       } else {
@@ -271,6 +272,7 @@ static inline void attend_heads(const Attend& a, i64 r, i64 first_head, const i6
   const T* values = (const T*)a.pages.values + kv_head * d;
   float* q = memory;                     // [G, d]
   float* weights = memory + kHeadGroup * d;  // [count rounded up, 4]
+  STRATUM_UNROLLED
   for (int g = 0; g < G; ++g) {
     const float* raw = a.q.row(r) + (first_head + g) * 2 * d;
     rms_row(raw, w->q_norm, d, (float)w->eps, q + g * d);
@@ -283,6 +285,7 @@ static inline void attend_heads(const Attend& a, i64 r, i64 first_head, const i6
     Vec sums[4] = {zero(), zero(), zero(), zero()};
     each_vector(d, [&](i64 i, auto lanes) {
       const Vec k = load(key + i, lanes);
+      STRATUM_UNROLLED
       for (int g = 0; g < G; ++g) sums[g] = fma(k, load(q + g * d + i, lanes), sums[g]);
     });
     const __m128 s = _mm_mul_ps(sum4(sums[0], sums[1], sums[2], sums[3]), scale);
@@ -310,11 +313,14 @@ static inline void attend_heads(const Attend& a, i64 r, i64 first_head, const i6
   float* out = a.out.row(r);
   each_vector(d, [&](i64 i, auto lanes) {
     Vec sums[G];
+    STRATUM_UNROLLED
     for (int g = 0; g < G; ++g) sums[g] = zero();
     for (i64 t = 0; t < count; ++t) {
       const Vec v = load(values + places[t] * step + i, lanes);
+      STRATUM_UNROLLED
       for (int g = 0; g < G; ++g) sums[g] = fma(set1(weights[4 * t + g]), v, sums[g]);
     }
+    STRATUM_UNROLLED
     for (int g = 0; g < G; ++g) {
       const i64 head = first_head + g;
       const Vec gate = sigmoid(load(a.q.row(r) + head * 2 * d + d + i, lanes));
@@ -398,6 +404,7 @@ static i32 attention(Context* c, const Attention* w, Object keys, Object values,
     return kWrongShape;
   }
   a.most_blocks = 1;
+  STRATUM_UNROLLED
   for (i64 r = 0; r < R; ++r) {
     if (a.sparse(r)) a.most_blocks = most(a.most_blocks, a.blocks(r));
   }

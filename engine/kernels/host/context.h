@@ -55,7 +55,7 @@ static inline void parallel(Context* context, i64 items, i64 estimated_ns, const
   if (estimated_ns < kWorthSharing || items < 2) {
     for (i64 item = 0; item < items; ++item) work((void*)&f, item, 0);
   } else {
-    pool_run(context->pool, items, work, (void*)&f);
+    pool_run(context->pool, items, estimated_ns, work, (void*)&f);
   }
 }
 

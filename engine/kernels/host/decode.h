@@ -79,42 +79,6 @@ static inline void super_q3_k(const u8* p, i8* w, i64 b, const DecodedRow& row) 
   }
 }
 
-static inline void super_q45_k(const u8* p, bool five, i8* w, i64 b, const DecodedRow& row) {
-  SuperScales scales;
-  scales.read(p);
-  alignas(32) float mins[8];
-  _mm256_store_ps(mins, scales.mins);
-  const u8* high = p + 16;
-  const u8* qs = five ? p + 48 : p + 16;
-  for (int chunk = 0; chunk < 4; ++chunk) {
-    for (int l = 0; l < 32; ++l) {
-      const int bits = five ? high[l] >> 2 * chunk : 0;
-      w[64 * chunk + l] = (i8)((qs[32 * chunk + l] & 15) | (bits & 1) << 4);
-      w[64 * chunk + 32 + l] = (i8)(qs[32 * chunk + l] >> 4 | (bits >> 1 & 1) << 4);
-    }
-  }
-  for (int g = 0; g < 8; ++g) row.set(b + g, scales.scale[g], mins[g]);
-}
-
-static inline void super_q6_k(const u8* p, i8* w, i64 b, const DecodedRow& row) {
-  const float d = read_half(p + 208);
-  for (int half = 0; half < 2; ++half) {
-    const u8* low = p + 64 * half;
-    const u8* high = p + 128 + 32 * half;
-    const i8* scales = (const i8*)(p + 192 + 8 * half);
-    i8* to = w + 128 * half;
-    for (int l = 0; l < 32; ++l) {
-      to[l] = (i8)(((low[l] & 15) | (high[l] & 3) << 4) - 32);
-      to[l + 32] = (i8)(((low[l + 32] & 15) | (high[l] >> 2 & 3) << 4) - 32);
-      to[l + 64] = (i8)((low[l] >> 4 | (high[l] >> 4 & 3) << 4) - 32);
-      to[l + 96] = (i8)((low[l + 32] >> 4 | (high[l] >> 6) << 4) - 32);
-    }
-    for (int m = 0; m < 4; ++m) {
-      row.set(b + 4 * half + m, d * (float)scales[2 * m], d * (float)scales[2 * m + 1], 0.0f, 0.0f);
-    }
-  }
-}
-
 static inline void super_iq2_xs(const u8* p, i8* w, i64 b, const DecodedRow& row) {
   const float d = read_half(p);
   for (int g = 0; g < 8; ++g) {
@@ -171,8 +135,7 @@ static inline void blocks_q4_q5(const u8* p, i64 type, i8* w, i64 b, const Decod
   }
 }
 
-// The blocks of a source as a decoded row (their two halves have one scale, and no minimum or one
-// per block).
+// The blocks of a source as a decoded row (its minima, if any, are one per block).
 template <class Source>
 static inline void decode_source(const u8* p, i64 blocks, const DecodedRow& row) {
   Source source;
@@ -189,7 +152,8 @@ static inline void decode_source(const u8* p, i64 blocks, const DecodedRow& row)
       store(lanes, unit.s, Full{});
       for (i64 b = 0; b < kUnitBlocks; ++b) {
         const i64 in_super = u * kUnitBlocks + b;
-        row.set(s * kSuper + in_super, lanes[8 * b], mins[in_super]);
+        row.set(s * kSuper + in_super, lanes[8 * b], lanes[8 * b + 4], mins[in_super],
+                mins[in_super]);
       }
     }
   }
@@ -201,8 +165,6 @@ static inline void decode_supers(const u8* p, i64 type, i64 blocks, const Decode
     switch (type) {
       case kQ2_K: super_q2_k(p + b / 8 * 84, w, b, row); break;
       case kQ3_K: super_q3_k(p + b / 8 * 110, w, b, row); break;
-      case kQ5_K: super_q45_k(p + b / 8 * 176, true, w, b, row); break;
-      case kQ6_K: super_q6_k(p + b / 8 * 210, w, b, row); break;
       case kIQ2_XS: super_iq2_xs(p + b / 8 * 74, w, b, row); break;
       default: super_iq4_xs(p + b / 8 * 136, w, b, row); break;
     }
@@ -219,6 +181,8 @@ STRATUM_COLD void decode_row(const u8* p, i64 type, i64 columns, const DecodedRo
   switch (type) {
     case kQ8_0: return decode_source<SourceQ8_0>(p, blocks, row);
     case kQ4_K: return decode_source<SourceQ4_K>(p, blocks, row);
+    case kQ5_K: return decode_source<SourceQ5_K>(p, blocks, row);
+    case kQ6_K: return decode_source<SourceQ6_K>(p, blocks, row);
     case kQ2_0: return decode_source<SourceQ2_0>(p, blocks, row);
     case kIQ4_NL: return decode_source<SourceIQ4_NL>(p, blocks, row);
     case kQ4_0:

@@ -69,10 +69,12 @@ static inline void delta_step(float* m, i64 d, const float* k, const float* q, c
   const Vec keep = set1(decay);
   // What the decayed state predicts: two sums per column, for even and odd rows, to hide latency.
   Vec even[N], odd[N], change[N];
+  STRATUM_UNROLLED
   for (i64 n = 0; n < N; ++n) even[n] = odd[n] = zero();
   i64 i = 0;
   for (; i + 2 <= d; i += 2) {
     const Vec k0 = set1(k[i]), k1 = set1(k[i + 1]);
+    STRATUM_UNROLLED
     for (i64 n = 0; n < N; ++n) {
       even[n] = fma(k0, load(m + i * kStateTile + n * W, Full{}), even[n]);
       odd[n] = fma(k1, load(m + (i + 1) * kStateTile + n * W, Full{}), odd[n]);
@@ -80,10 +82,12 @@ static inline void delta_step(float* m, i64 d, const float* k, const float* q, c
   }
   for (; i < d; ++i) {
     const Vec k0 = set1(k[i]);
+    STRATUM_UNROLLED
     for (i64 n = 0; n < N; ++n) {
       even[n] = fma(k0, load(m + i * kStateTile + n * W, Full{}), even[n]);
     }
   }
+  STRATUM_UNROLLED
   for (i64 n = 0; n < N; ++n) {
     const Vec predicted = mul(keep, add(even[n], odd[n]));
     change[n] = mul(set1(beta), sub(load(v + n * W, Full{}), predicted));
@@ -93,6 +97,7 @@ static inline void delta_step(float* m, i64 d, const float* k, const float* q, c
     const Vec k0 = set1(k[i]);
     const Vec q0 = q != nullptr ? set1(q[i]) : zero();
     Vec* sums = (i & 1) ? odd : even;
+    STRATUM_UNROLLED
     for (i64 n = 0; n < N; ++n) {
       float* at = m + i * kStateTile + n * W;
       const Vec now = fma(k0, change[n], mul(keep, load(at, Full{})));
@@ -101,6 +106,7 @@ static inline void delta_step(float* m, i64 d, const float* k, const float* q, c
     }
   }
   if (out != nullptr) {
+    STRATUM_UNROLLED
     for (i64 n = 0; n < N; ++n) store(out + n * W, add(even[n], odd[n]), Full{});
   }
 }

@@ -198,28 +198,75 @@ struct SuperScales {
   }
 };
 
-// d; dmin; scales[12]; qs[128]: per 32 bytes two blocks, low nibbles then high ones
-struct SourceQ4_K {
+// d; dmin; scales[12]; (qh[32] with the fifth bits;) qs[128]: per 32 bytes two blocks, low nibbles
+// then high ones
+template <bool kFive>
+struct SourceQ45_K {
   static constexpr bool kMins = true;
+  static constexpr i64 kBytes = kFive ? 176 : 144;
   const u8* row;
   const u8* here;
   SuperScales scales;
   void super(i64 s, i64) {
-    here = row + s * 144;
+    here = row + s * kBytes;
     scales.read(here);
   }
   __m256 mins_first() const { return scales.mins; }
   __m256 mins_second() const { return scales.mins; }
+  __m256i block(i64 b) const {
+    const u8* qs = here + (kFive ? 48 : 16) + b / 2 * 32;
+    const __m256i bytes = _mm256_loadu_si256((const __m256i*)qs);
+    const __m256i shifted = (b & 1) ? _mm256_srli_epi16(bytes, 4) : bytes;
+    const __m256i low = _mm256_and_si256(shifted, _mm256_set1_epi8(15));
+    if (!kFive) return low;
+    const __m256i high = _mm256_loadu_si256((const __m256i*)(here + 16));
+    const __m256i bit = _mm256_and_si256(_mm256_srl_epi16(high, _mm_cvtsi32_si128((i32)b)),
+                                         _mm256_set1_epi8(1));
+    return _mm256_or_si256(low, _mm256_slli_epi16(bit, 4));
+  }
   Unit unit(i64 u, i64) const {
 #if defined(STRATUM_WIDE)
-    const __m256i bytes = _mm256_loadu_si256((const __m256i*)(here + 16 + u * 32));
-    const __m512i both = join(bytes, _mm256_srli_epi16(bytes, 4));
-    return make_unit(_mm512_and_si512(both, _mm512_set1_epi8(15)), spread(scales.scale + 2 * u));
+    return make_unit(join(block(2 * u), block(2 * u + 1)), spread(scales.scale + 2 * u));
 #else
-    const __m256i bytes = _mm256_loadu_si256((const __m256i*)(here + 16 + (u / 2) * 32));
-    const __m256i shifted = (u & 1) ? _mm256_srli_epi16(bytes, 4) : bytes;
-    return make_unit(_mm256_and_si256(shifted, _mm256_set1_epi8(15)), spread(scales.scale + u));
+    return make_unit(block(u), spread(scales.scale + u));
 #endif
+  }
+};
+typedef SourceQ45_K<false> SourceQ4_K;
+typedef SourceQ45_K<true> SourceQ5_K;
+
+// Two scales of 16 values each, for the lanes of a block.
+static inline __m256 scale_pair(float first, float second) {
+  return _mm256_set_m128(_mm_set1_ps(second), _mm_set1_ps(first));
+}
+
+// ql[128]; qh[64]; int8 scales[16]; d: per half of 128 values four blocks, which share 64 bytes of
+// nibbles and 32 bytes of bit pairs
+struct SourceQ6_K {
+  static constexpr bool kMins = false;
+  const u8* row;
+  const u8* here;
+  float d;
+  void super(i64 s, i64) {
+    here = row + s * 210;
+    d = read_half(here + 208);
+  }
+  Block block(i64 b) const {
+    const i64 half = b / 4, m = b % 4;
+    const u8* low = here + 64 * half + (m & 1) * 32;
+    const __m256i bytes = _mm256_loadu_si256((const __m256i*)low);
+    const __m256i pairs = _mm256_loadu_si256((const __m256i*)(here + 128 + 32 * half));
+    const __m256i nibbles =
+        _mm256_and_si256(m & 2 ? _mm256_srli_epi16(bytes, 4) : bytes, _mm256_set1_epi8(15));
+    const __m256i top = _mm256_and_si256(_mm256_srl_epi16(pairs, _mm_cvtsi32_si128((i32)(2 * m))),
+                                         _mm256_set1_epi8(3));
+    const __m256i code = _mm256_or_si256(nibbles, _mm256_slli_epi16(top, 4));
+    const i8* scales = (const i8*)(here + 192 + 2 * b);
+    return {_mm256_sub_epi8(code, _mm256_set1_epi8(32)),
+            scale_pair(d * (float)scales[0], d * (float)scales[1])};
+  }
+  Unit unit(i64 u, i64 blocks) const {
+    return unit_of_blocks(u, blocks, [this](i64 b) { return block(b); });
   }
 };
 

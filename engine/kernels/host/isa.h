@@ -194,10 +194,13 @@ static inline float read_half(const u8* p) {
 }
 
 // clang unrolls loops of unknown length, which makes the library half as large again and no faster.
+// Loops over the accumulators of a micro-kernel must vanish, or these would live in memory.
 #if defined(__clang__)
 #define STRATUM_ROLLED _Pragma("clang loop unroll(disable)")
+#define STRATUM_UNROLLED _Pragma("clang loop unroll(full)")
 #else
 #define STRATUM_ROLLED
+#define STRATUM_UNROLLED _Pragma("GCC unroll 8")
 #endif
 
 // Calls f(i, Full or Part) so that all of 0..n-1 is covered, W at a time.

@@ -16,7 +16,9 @@ template <class Source, int M, int R>
 static inline void multiply_units(Source* source, i64 blocks, const QuantisedRow* x, float** out) {
   Vec total[M][R];
   __m256 minimum[M][R];
+  STRATUM_UNROLLED
   for (int m = 0; m < M; ++m) {
+    STRATUM_UNROLLED
     for (int r = 0; r < R; ++r) {
       total[m][r] = zero();
       minimum[m][r] = _mm256_setzero_ps();
@@ -24,22 +26,28 @@ static inline void multiply_units(Source* source, i64 blocks, const QuantisedRow
   }
   for (i64 s = 0; s * kSuper < blocks; ++s) {
     const i64 here = least(kSuper, blocks - s * kSuper);
+    STRATUM_UNROLLED
     for (int m = 0; m < M; ++m) source[m].super(s, here);
     for (i64 u = 0; u * kUnitBlocks < here; ++u) {
       Unit unit[M];
+      STRATUM_UNROLLED
       for (int m = 0; m < M; ++m) unit[m] = source[m].unit(u, here);
+      STRATUM_UNROLLED
       for (int r = 0; r < R; ++r) {
         const Ints q = load_bytes(x[r].q + s * 256 + u * kUnitBytes);
         const Vec d = spread(x[r].d + s * kSuper + u * kUnitBlocks);
+        STRATUM_UNROLLED
         for (int m = 0; m < M; ++m) {
           total[m][r] = fma(to_floats(unit_dot(unit[m], q)), mul(unit[m].s, d), total[m][r]);
         }
       }
     }
     if constexpr (Source::kMins) {
+      STRATUM_UNROLLED
       for (int r = 0; r < R; ++r) {
         const __m256 first = _mm256_loadu_ps(x[r].first + s * kSuper);
         const __m256 second = _mm256_loadu_ps(x[r].second + s * kSuper);
+        STRATUM_UNROLLED
         for (int m = 0; m < M; ++m) {
           minimum[m][r] = _mm256_fmadd_ps(source[m].mins_first(), first, minimum[m][r]);
           minimum[m][r] = _mm256_fmadd_ps(source[m].mins_second(), second, minimum[m][r]);
@@ -47,7 +55,9 @@ static inline void multiply_units(Source* source, i64 blocks, const QuantisedRow
       }
     }
   }
+  STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) {
+    STRATUM_UNROLLED
     for (int m = 0; m < M; ++m) {
       __m256 all = fold(total[m][r]);
       if constexpr (Source::kMins) all = _mm256_add_ps(all, minimum[m][r]);
@@ -82,14 +92,19 @@ template <class Source, int M, int R>
 static inline void multiply_floats(const Source* w, i64 columns, const float* const* x,
                                    float** out) {
   Vec even[M][R], odd[M][R];
+  STRATUM_UNROLLED
   for (int m = 0; m < M; ++m) {
+    STRATUM_UNROLLED
     for (int r = 0; r < R; ++r) even[m][r] = odd[m][r] = zero();
   }
   const auto step = [&](i64 i, auto lanes, Vec(*sums)[R]) {
     Vec k[M];
+    STRATUM_UNROLLED
     for (int m = 0; m < M; ++m) k[m] = w[m].at(i, lanes);
+    STRATUM_UNROLLED
     for (int r = 0; r < R; ++r) {
       const Vec v = load(x[r] + i, lanes);
+      STRATUM_UNROLLED
       for (int m = 0; m < M; ++m) sums[m][r] = fma(k[m], v, sums[m][r]);
     }
   };
@@ -103,7 +118,9 @@ static inline void multiply_floats(const Source* w, i64 columns, const float* co
     i += W;
   }
   if (i < columns) step(i, part(columns - i), odd);
+  STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) {
+    STRATUM_UNROLLED
     for (int m = 0; m < M; ++m) out[r][m] = sum(add(even[m][r], odd[m][r]));
   }
 }
@@ -129,6 +146,7 @@ static inline void units_tile(const Product& p, i64 m, const QuantisedRow* x, fl
   Source source[M];
   float* out[R];
   for (int i = 0; i < M; ++i) source[i].row = p.matrix_row(m + i);
+  STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) out[r] = to[r] + m;
   multiply_units<Source, M, R>(source, p.matrix->columns / kBlock, x, out);
 }
@@ -137,6 +155,7 @@ template <class Source, int R>
 static inline void units_rows(const Product& p, i64 from, i64 to, i64 first) {
   QuantisedRow x[R];
   float* out[R];
+  STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) {
     x[r] = p.rows->quantised(p.activation_row(first + r));
     out[r] = p.out + (first + r) * p.stride;
@@ -153,6 +172,7 @@ static inline void floats_tile(const Product& p, i64 m, const float* const* x, f
   Source source[M];
   float* out[R];
   for (int i = 0; i < M; ++i) source[i].p = (decltype(source[i].p))p.matrix_row(m + i);
+  STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) out[r] = to[r] + m;
   multiply_floats<Source, M, R>(source, p.matrix->columns, x, out);
 }
@@ -161,17 +181,15 @@ template <class Source, int R>
 static inline void floats_rows(const Product& p, i64 from, i64 to, i64 first) {
   const float* x[R];
   float* out[R];
+  STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) {
     x[r] = p.rows->floats(p.activation_row(first + r));
     out[r] = p.out + (first + r) * p.stride;
   }
+  // Sums in registers: even and odd ones of M * R vectors, 8 of 16 or (512-bit) 16 of 32.
+  constexpr i64 M = R == 1 ? 4 : 2;
   i64 m = from;
-  if constexpr (R == 1) {
-    for (; m + 4 <= to; m += 4) floats_tile<Source, 4, R>(p, m, x, out);
-  }
-  if constexpr (R == 2) {
-    for (; m + 2 <= to; m += 2) floats_tile<Source, 2, R>(p, m, x, out);
-  }
+  for (; m + M <= to; m += M) floats_tile<Source, M, R>(p, m, x, out);
   for (; m < to; ++m) floats_tile<Source, 1, R>(p, m, x, out);
 }
 
@@ -180,26 +198,30 @@ struct Number {
   static constexpr int value = N;
 };
 
-// Calls f(first, Number<R>) with R = 4, and less at the end, until all rows have been covered.
-template <class F>
-static inline void by_four_rows(i64 count, const F& f) {
+// Calls f(first, Number<R>) with R = most, and less at the end, until all rows have been covered.
+template <int most, class F>
+static inline void by_rows(i64 count, const F& f) {
   i64 first = 0;
-  for (; first + 4 <= count; first += 4) f(first, Number<4>{});
-  if (count - first == 3) f(first, Number<3>{});
-  if (count - first == 2) f(first, Number<2>{});
+  for (; first + most <= count; first += most) f(first, Number<most>{});
+  if constexpr (most > 3) {
+    if (count - first == 3) f(first, Number<3>{});
+  }
+  if constexpr (most > 2) {
+    if (count - first == 2) f(first, Number<2>{});
+  }
   if (count - first == 1) f(first, Number<1>{});
 }
 
 template <class Source>
 static inline void units_product(const Product& p, i64 from, i64 to) {
-  by_four_rows(p.count, [&](i64 first, auto rows) {
+  by_rows<4>(p.count, [&](i64 first, auto rows) {
     units_rows<Source, decltype(rows)::value>(p, from, to, first);
   });
 }
 
 template <class Source>
 static inline void floats_product(const Product& p, i64 from, i64 to) {
-  by_four_rows(p.count, [&](i64 first, auto rows) {
+  by_rows<W == 16 ? 4 : 2>(p.count, [&](i64 first, auto rows) {
     floats_rows<Source, decltype(rows)::value>(p, from, to, first);
   });
 }
@@ -209,10 +231,11 @@ STRATUM_COLD void decoded_product(const Product& p, i64 from, i64 to, u8* memory
   const DecodedRow row = DecodedRow::at(memory, columns);
   for (i64 m = from; m < to; ++m) {
     decode_row(p.matrix_row(m), p.matrix->type, columns, row);
-    by_four_rows(p.count, [&](i64 first, auto rows) {
+    by_rows<4>(p.count, [&](i64 first, auto rows) {
       constexpr int R = decltype(rows)::value;
       QuantisedRow x[R];
       float* out[R];
+      STRATUM_UNROLLED
       for (int r = 0; r < R; ++r) {
         x[r] = p.rows->quantised(p.activation_row(first + r));
         out[r] = p.out + (first + r) * p.stride + m;
@@ -234,6 +257,8 @@ STRATUM_COLD void product(const Product& p, i64 from, i64 to, u8* memory) {
     case kBF16: return floats_product<LoadBF16>(p, from, to);
     case kQ8_0: return units_product<SourceQ8_0>(p, from, to);
     case kQ4_K: return units_product<SourceQ4_K>(p, from, to);
+    case kQ5_K: return units_product<SourceQ5_K>(p, from, to);
+    case kQ6_K: return units_product<SourceQ6_K>(p, from, to);
     case kQ2_0: return units_product<SourceQ2_0>(p, from, to);
     case kIQ4_NL: return units_product<SourceIQ4_NL>(p, from, to);
     case kQ4_0: return units_product<SourceQ4_0>(p, from, to);
@@ -243,7 +268,7 @@ STRATUM_COLD void product(const Product& p, i64 from, i64 to, u8* memory) {
 
 // Estimated nanoseconds of multiply-adds on one thread.
 static inline i64 product_ns(i64 matrix_rows, i64 columns, i64 rows) {
-  return matrix_rows * columns * rows / 16;
+  return matrix_rows * columns * rows / 20;
 }
 
 // Matrix rows that one item of work computes: a multiple of 32, about 8 microseconds.

@@ -53,6 +53,8 @@ namespace {
 constexpr int kSpins = 1500;       // pauses before a worker sleeps: 20 to 70 microseconds
 constexpr int kPatience = 2000;    // pauses before the caller gives its core to a late worker
 constexpr i64 kMostThreads = 256;
+constexpr i64 kLongJob = 1000000;  // nanoseconds
+constexpr i32 kMostCaution = 512;
 
 struct Seat {
   Pool* pool;
@@ -75,6 +77,11 @@ struct Pool {
   alignas(64) i32 inside;    // workers that may touch the open job
   alignas(64) i32 sleeping;  // workers that wait for `wake`
   i32 busy;                  // a caller is inside pool_run
+  // When other programs want the cores, a worker is stopped in the middle of an item and the caller
+  // waits for milliseconds. After each such wait the next `alone` short jobs are not shared; how
+  // many, doubles while it goes on happening (`caution`) and shrinks when it does not.
+  i32 alone;
+  i32 caution;
   i32 quit;
   i64 num_threads;
   Lock lock;
@@ -165,9 +172,27 @@ void pool_destroy(Pool* pool) {
 
 i64 pool_threads(const Pool* pool) { return pool->num_threads; }
 
-void pool_run(Pool* pool, i64 items, Work work, void* argument) {
-  if (pool->num_threads == 1 || items <= 1 ||
-      __atomic_exchange_n(&pool->busy, 1, __ATOMIC_ACQUIRE)) {
+static void learn(Pool* pool, bool was_late) {
+  if (was_late) {
+    pool->caution = pool->caution * 2 + 8;
+    if (pool->caution > kMostCaution) pool->caution = kMostCaution;
+    pool->alone = pool->caution;
+  } else {
+    pool->caution -= (pool->caution + 7) / 8;
+  }
+}
+
+static bool stays_alone(Pool* pool, i64 items, i64 estimated_ns) {
+  if (pool->num_threads == 1 || items <= 1) return true;
+  if (__atomic_exchange_n(&pool->busy, 1, __ATOMIC_ACQUIRE)) return true;
+  if (estimated_ns >= kLongJob || pool->alone == 0) return false;
+  pool->alone -= 1;
+  __atomic_store_n(&pool->busy, 0, __ATOMIC_RELEASE);
+  return true;
+}
+
+void pool_run(Pool* pool, i64 items, i64 estimated_ns, Work work, void* argument) {
+  if (stays_alone(pool, items, estimated_ns)) {
     for (i64 item = 0; item < items; ++item) work(argument, item, 0);
     return;
   }
@@ -191,5 +216,6 @@ void pool_run(Pool* pool, i64 items, Work work, void* argument) {
       give_way();
     }
   }
+  learn(pool, spins >= kPatience);
   __atomic_store_n(&pool->busy, 0, __ATOMIC_RELEASE);
 }

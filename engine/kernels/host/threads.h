@@ -17,5 +17,6 @@ Pool* pool_create(i64 threads);
 void pool_destroy(Pool* pool);
 // How many threads take part, the caller included; thread numbers are below it.
 i64 pool_threads(const Pool* pool);
-// Calls work(argument, 0 .. items-1, thread), each once, and returns when all are done.
-void pool_run(Pool* pool, i64 items, Work work, void* argument);
+// Calls work(argument, 0 .. items-1, thread), each once, and returns when all are done. A job of
+// less than a millisecond (`estimated_ns`) may stay on the calling thread: see `alone` in Pool.
+void pool_run(Pool* pool, i64 items, i64 estimated_ns, Work work, void* argument);
