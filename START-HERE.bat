@@ -129,7 +129,7 @@ exit /b %errorlevel%
 :demo
 echo This is Stratum's tiny bundled model: it shows the engine at work, not a large model's knowledge.
 echo Question: %QUESTION%
-"%PYTHON%" -m engine run --prompt "%QUESTION%" --max-tokens 200
+"%PYTHON%" -m engine run --prompt "%QUESTION%" --reasoning-effort none --max-tokens 200
 set "STATUS=%errorlevel%"
 if "%STATUS%"=="0" exit /b 0
 exit /b %STATUS%

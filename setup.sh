@@ -181,7 +181,7 @@ case "$mode" in
   demo)
     say "This is Stratum's tiny bundled model: it shows the engine at work, not a large model's knowledge."
     say "Question: $prompt"
-    exec "$python" -m engine run --prompt "$prompt" --max-tokens 200
+    exec "$python" -m engine run --prompt "$prompt" --reasoning-effort none --max-tokens 200
     ;;
   test)
     "$python" -m ruff check .
