@@ -131,6 +131,27 @@ def _run_all(commands: list[list[str]], environment: dict[str, str]) -> None:
                 raise ResourceError(f"The C++ kernels could not be compiled: {said}")
 
 
+def _put(content: bytes, target: Path) -> None:
+    """Write a file that appears whole, under its name, in one step: others may build it too."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
+            file.write(content)
+        temporary = Path(file.name)
+        temporary.chmod(0o755)
+        try:
+            temporary.replace(target)
+        except PermissionError:  # Windows: the file is there already, and in use
+            temporary.unlink()
+            if not target.is_file() or target.read_bytes() != content:
+                raise
+    except OSError as error:
+        raise ResourceError(
+            f"The kernel library {target} cannot be written ({error}); "
+            "make the folder writable or free the disk."
+        ) from error
+
+
 def compile_library(compiler: Compiler, system: str, target: Path) -> None:
     """Compile and link the library for `system` into the file `target`.
 
@@ -164,12 +185,7 @@ def compile_library(compiler: Compiler, system: str, target: Path) -> None:
             _run_all([link], environment)
         except OSError as error:
             raise ResourceError(f"The C++ compiler could not be started: {error}.") from error
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Another process may build the same file: it appears whole, under its name, in one step.
-        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
-            file.write(linked.read_bytes())
-        Path(file.name).chmod(0o755)
-        Path(file.name).replace(target)
+        _put(linked.read_bytes(), target)
 
 
 def read_record() -> dict[str, dict[str, str]]:

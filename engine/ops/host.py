@@ -82,7 +82,7 @@ def default_threads() -> int:
 
 
 class HostOps(Ops):
-    """The operations of one engine, with its own worker threads.
+    """The operations of one engine, with its own worker threads; for one calling thread at a time.
 
     Attributes:
         isa: the variant that runs: `avx512`, `avxvnni` or `avx2`.

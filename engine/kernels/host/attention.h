@@ -404,7 +404,6 @@ static i32 attention(Context* c, const Attention* w, Object keys, Object values,
     return kWrongShape;
   }
   a.most_blocks = 1;
-  STRATUM_UNROLLED
   for (i64 r = 0; r < R; ++r) {
     if (a.sparse(r)) a.most_blocks = most(a.most_blocks, a.blocks(r));
   }

@@ -35,7 +35,7 @@ static void release(void* place) {
 }
 
 void* context_take(Context* c, i64 bytes) {
-  const i64 size = (bytes + kAlignment - 1) & ~(kAlignment - 1);
+  const i64 size = (most(bytes, 1) + kAlignment - 1) & ~(kAlignment - 1);
   c->wanted += size;
   if (c->used + size <= c->capacity) {
     void* place = c->memory + c->used;

@@ -163,6 +163,26 @@ def test_a_compiler_that_cannot_start_is_an_error_with_a_sentence(tmp_path: Path
         build.compile_library(missing, "linux", tmp_path / "library.so")
 
 
+def test_a_folder_that_cannot_be_written_is_an_error_with_a_sentence(tmp_path: Path):
+    (tmp_path / "cache").write_text("a file where a folder should be")
+    with pytest.raises(ResourceError, match="cannot be written"):
+        build._put(b"library", tmp_path / "cache" / "library.so")
+
+
+def test_a_library_in_use_that_is_the_same_stays(tmp_path: Path, monkeypatch):
+    target = tmp_path / "library.dll"
+    target.write_bytes(b"same")
+
+    def in_use(self, target):
+        raise PermissionError("in use")
+
+    monkeypatch.setattr(Path, "replace", in_use)
+    build._put(b"same", target)
+    assert [path.name for path in tmp_path.iterdir()] == ["library.dll"]
+    with pytest.raises(ResourceError, match="cannot be written"):
+        build._put(b"other", target)
+
+
 def test_a_file_that_is_no_library_is_an_error_with_a_sentence(tmp_path: Path):
     path = tmp_path / "library.so"
     path.write_bytes(b"nothing")
