@@ -5,6 +5,9 @@
 // Called a few times per operation: smaller code matters more than an inlined call.
 #define STRATUM_COLD __attribute__((noinline, unused)) static
 
+// An operation, named in the table of variant.h (the AVX-VNNI variant leaves some out).
+#define STRATUM_OPERATION __attribute__((unused)) static
+
 // numpy's PyArrayObject_fields after the object head; the layout is part of numpy's ABI.
 struct ArrayHeader {
   u8* data;

@@ -129,7 +129,7 @@ static inline Angles angles_of(Context* c, const Attention* w, Object cos, Objec
   return a;
 }
 
-static i32 attention_append(Context* c, const Attention* w, Object keys, Object values,
+STRATUM_OPERATION i32 attention_append(Context* c, const Attention* w, Object keys, Object values,
                             Object index_raw, Object index_pooled, Object positions,
                             Object row_seq, Object page_table, Object cos, Object sin,
                             Object block_cos, Object block_sin, Object k_object, Object v_object,
@@ -381,7 +381,7 @@ static inline void attend_rows(Context* c, const Attend& a, i64 first, i64 count
   });
 }
 
-static i32 attention(Context* c, const Attention* w, Object keys, Object values,
+STRATUM_OPERATION i32 attention(Context* c, const Attention* w, Object keys, Object values,
                      Object index_pooled, Object positions, Object row_seq, Object page_table,
                      Object cos, Object sin, Object q, Object index_q, Object out,
                      Object selected) {

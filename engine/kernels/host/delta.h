@@ -234,7 +234,7 @@ static inline void delta_sequence(const DeltaCall& call, i64 s, i64 head, float*
   }
 }
 
-static i32 delta_mix(Context* c, const Delta* w, Object state, Object conv, Object window_conv,
+STRATUM_OPERATION i32 delta_mix(Context* c, const Delta* w, Object state, Object conv, Object window_conv,
                      Object window_k, Object window_v, Object window_decay, Object window_beta,
                      Object seq_start, Object seq_slot, Object seq_half, Object qkv, Object z,
                      Object alpha, Object beta, Object out) {
@@ -286,7 +286,7 @@ static i32 delta_mix(Context* c, const Delta* w, Object state, Object conv, Obje
   return kOk;
 }
 
-static i32 delta_commit(Context* c, const Delta* w, Object state, Object conv, Object window_conv,
+STRATUM_OPERATION i32 delta_commit(Context* c, const Delta* w, Object state, Object conv, Object window_conv,
                         Object window_k, Object window_v, Object window_decay, Object window_beta,
                         i64 slot, i64 half, i64 tokens) {
   bool ok = true;

@@ -32,7 +32,7 @@ static inline void route_row(const float* logits, i64 count, i64 used, float* me
   for (i64 slot = 0; slot < used; ++slot) weights[slot] /= total;
 }
 
-static i32 route(Context* c, const Moe* w, Object x_object, Object ids_object,
+STRATUM_OPERATION i32 route(Context* c, const Moe* w, Object x_object, Object ids_object,
                  Object weights_object) {
   bool ok = true;
   const RowsOf<float> x = rows_of<float>(c, x_object, &ok);
@@ -183,7 +183,7 @@ static i32 expert_rows(Context* c, const ExpertCall& given, i64 first, i64 rows)
 
 constexpr i64 kExpertRows = 256;  // rows of one group: bounds the scratch for outputs
 
-static i32 experts(Context* c, const Moe* w, Object x, Object ids, Object weights, Object out) {
+STRATUM_OPERATION i32 experts(Context* c, const Moe* w, Object x, Object ids, Object weights, Object out) {
   bool ok = true;
   ExpertCall call;
   call.w = w;
@@ -224,7 +224,7 @@ static i32 experts(Context* c, const Moe* w, Object x, Object ids, Object weight
   return kOk;
 }
 
-static i32 shared_expert(Context* c, const Moe* w, Object x_object, Object out_object) {
+STRATUM_OPERATION i32 shared_expert(Context* c, const Moe* w, Object x_object, Object out_object) {
   bool ok = true;
   const RowsOf<float> x = rows_of<float>(c, x_object, &ok);
   const RowsOf<float> out = rows_of<float>(c, out_object, &ok);

@@ -72,16 +72,25 @@ STRATUM_API i32 stratum_version() { return 1; }
 // Bits: see CpuFeature.
 STRATUM_API u32 stratum_cpu_features() { return cpu_features(); }
 
-// The function of an operation of a variant ("avx2", "avxvnni", "avx512"), or null.
-STRATUM_API const void* stratum_operation(const char* variant, const char* name) {
-  const Operation* table = nullptr;
-  if (__builtin_strcmp(variant, "avx2") == 0) table = stratum_operations_avx2;
-  if (__builtin_strcmp(variant, "avxvnni") == 0) table = stratum_operations_avxvnni;
-  if (__builtin_strcmp(variant, "avx512") == 0) table = stratum_operations_avx512;
-  for (; table != nullptr && table->name != nullptr; ++table) {
+static const void* find_operation(const Operation* table, const char* name) {
+  for (; table->name != nullptr; ++table) {
     if (__builtin_strcmp(table->name, name) == 0) return table->function;
   }
   return nullptr;
+}
+
+// The function of an operation of a variant ("avx2", "avxvnni", "avx512"), or null.
+STRATUM_API const void* stratum_operation(const char* variant, const char* name) {
+  if (__builtin_strcmp(variant, "avx512") == 0) {
+    return find_operation(stratum_operations_avx512, name);
+  }
+  if (__builtin_strcmp(variant, "avxvnni") == 0) {
+    const void* function = find_operation(stratum_operations_avxvnni, name);
+    if (function != nullptr) return function;
+  } else if (__builtin_strcmp(variant, "avx2") != 0) {
+    return nullptr;
+  }
+  return find_operation(stratum_operations_avx2, name);
 }
 
 // Tables of the formats that need one; the caller keeps them alive.

@@ -1,129 +1,11 @@
-// Matrix products: one micro-kernel for integer formats, one for float formats, and their driver.
+// Matrix products: which kernel multiplies what, how the work is cut, and the operations themselves.
 //
-// A block of weights is decoded once into registers and multiplied with up to four rows of
-// activations; formats without a source are decoded once per matrix row into thread memory and
-// multiplied with all rows. For a given pair (matrix row, activation row) the operations and their
-// order are the same whatever else is computed: results do not depend on the number of rows.
-//
-// The plain twin is the matrix product of engine/ops/reference.py.
+// Formats without a source are decoded once per matrix row into thread memory and multiplied with all
+// rows of activations. The plain twin is the matrix product of engine/ops/reference.py.
 #pragma once
-#include "activations.h"
+#include "microkernels.h"
 
 namespace STRATUM_ISA {
-
-// out[r * stride + m] for M consecutive matrix rows and R activation rows.
-template <class Source, int M, int R>
-static inline void multiply_units(Source* source, i64 blocks, const QuantisedRow* x, float** out) {
-  Vec total[M][R];
-  __m256 minimum[M][R];
-  STRATUM_UNROLLED
-  for (int m = 0; m < M; ++m) {
-    STRATUM_UNROLLED
-    for (int r = 0; r < R; ++r) {
-      total[m][r] = zero();
-      minimum[m][r] = _mm256_setzero_ps();
-    }
-  }
-  for (i64 s = 0; s * kSuper < blocks; ++s) {
-    const i64 here = least(kSuper, blocks - s * kSuper);
-    STRATUM_UNROLLED
-    for (int m = 0; m < M; ++m) source[m].super(s, here);
-    for (i64 u = 0; u * kUnitBlocks < here; ++u) {
-      Unit unit[M];
-      STRATUM_UNROLLED
-      for (int m = 0; m < M; ++m) unit[m] = source[m].unit(u, here);
-      STRATUM_UNROLLED
-      for (int r = 0; r < R; ++r) {
-        const Ints q = load_bytes(x[r].q + s * 256 + u * kUnitBytes);
-        const Vec d = spread(x[r].d + s * kSuper + u * kUnitBlocks);
-        STRATUM_UNROLLED
-        for (int m = 0; m < M; ++m) {
-          total[m][r] = fma(to_floats(unit_dot(unit[m], q)), mul(unit[m].s, d), total[m][r]);
-        }
-      }
-    }
-    if constexpr (Source::kMins) {
-      STRATUM_UNROLLED
-      for (int r = 0; r < R; ++r) {
-        const __m256 first = _mm256_loadu_ps(x[r].first + s * kSuper);
-        const __m256 second = _mm256_loadu_ps(x[r].second + s * kSuper);
-        STRATUM_UNROLLED
-        for (int m = 0; m < M; ++m) {
-          minimum[m][r] = _mm256_fmadd_ps(source[m].mins_first(), first, minimum[m][r]);
-          minimum[m][r] = _mm256_fmadd_ps(source[m].mins_second(), second, minimum[m][r]);
-        }
-      }
-    }
-  }
-  STRATUM_UNROLLED
-  for (int r = 0; r < R; ++r) {
-    STRATUM_UNROLLED
-    for (int m = 0; m < M; ++m) {
-      __m256 all = fold(total[m][r]);
-      if constexpr (Source::kMins) all = _mm256_add_ps(all, minimum[m][r]);
-      out[r][m] = sum8(all);
-    }
-  }
-}
-
-struct LoadF32 {
-  const float* p;
-  template <class Lanes>
-  Vec at(i64 i, Lanes lanes) const {
-    return load(p + i, lanes);
-  }
-};
-struct LoadF16 {
-  const u16* p;
-  template <class Lanes>
-  Vec at(i64 i, Lanes lanes) const {
-    return load(p + i, lanes);
-  }
-};
-struct LoadBF16 {
-  const u16* p;
-  template <class Lanes>
-  Vec at(i64 i, Lanes lanes) const {
-    return load_brain(p + i, lanes);
-  }
-};
-
-template <class Source, int M, int R>
-static inline void multiply_floats(const Source* w, i64 columns, const float* const* x,
-                                   float** out) {
-  Vec even[M][R], odd[M][R];
-  STRATUM_UNROLLED
-  for (int m = 0; m < M; ++m) {
-    STRATUM_UNROLLED
-    for (int r = 0; r < R; ++r) even[m][r] = odd[m][r] = zero();
-  }
-  const auto step = [&](i64 i, auto lanes, Vec(*sums)[R]) {
-    Vec k[M];
-    STRATUM_UNROLLED
-    for (int m = 0; m < M; ++m) k[m] = w[m].at(i, lanes);
-    STRATUM_UNROLLED
-    for (int r = 0; r < R; ++r) {
-      const Vec v = load(x[r] + i, lanes);
-      STRATUM_UNROLLED
-      for (int m = 0; m < M; ++m) sums[m][r] = fma(k[m], v, sums[m][r]);
-    }
-  };
-  i64 i = 0;
-  for (; i + 2 * W <= columns; i += 2 * W) {
-    step(i, Full{}, even);
-    step(i + W, Full{}, odd);
-  }
-  if (i + W <= columns) {
-    step(i, Full{}, even);
-    i += W;
-  }
-  if (i < columns) step(i, part(columns - i), odd);
-  STRATUM_UNROLLED
-  for (int r = 0; r < R; ++r) {
-    STRATUM_UNROLLED
-    for (int m = 0; m < M; ++m) out[r][m] = sum(add(even[m][r], odd[m][r]));
-  }
-}
 
 // Rows `list[0 .. count-1]` of the activations (0 .. count-1 when list is null) go to rows
 // 0 .. count-1 of out.
@@ -141,56 +23,35 @@ struct Product {
   }
 };
 
-template <class Source, int M, int R>
-static inline void units_tile(const Product& p, i64 m, const QuantisedRow* x, float* const* to) {
-  Source source[M];
-  float* out[R];
-  for (int i = 0; i < M; ++i) source[i].row = p.matrix_row(m + i);
-  STRATUM_UNROLLED
-  for (int r = 0; r < R; ++r) out[r] = to[r] + m;
-  multiply_units<Source, M, R>(source, p.matrix->columns / kBlock, x, out);
-}
-
 template <class Source, int R>
 static inline void units_rows(const Product& p, i64 from, i64 to, i64 first) {
+  constexpr i64 M = R <= 2 ? 2 : 1;
   QuantisedRow x[R];
-  float* out[R];
-  STRATUM_UNROLLED
-  for (int r = 0; r < R; ++r) {
-    x[r] = p.rows->quantised(p.activation_row(first + r));
-    out[r] = p.out + (first + r) * p.stride;
+  for (int r = 0; r < R; ++r) x[r] = p.rows->quantised(p.activation_row(first + r));
+  for (i64 m = from; m < to; m += M) {
+    Source source[M];
+    float* out[R];
+    for (i64 i = 0; i < M; ++i) source[i].row = p.matrix_row(least(m + i, to - 1));
+    for (int r = 0; r < R; ++r) out[r] = p.out + (first + r) * p.stride + m;
+    multiply_units<Source, M, R>(source, p.matrix->columns / kBlock, x, to - m, out);
   }
-  i64 m = from;
-  if constexpr (R <= 2) {
-    for (; m + 2 <= to; m += 2) units_tile<Source, 2, R>(p, m, x, out);
-  }
-  for (; m < to; ++m) units_tile<Source, 1, R>(p, m, x, out);
-}
-
-template <class Source, int M, int R>
-static inline void floats_tile(const Product& p, i64 m, const float* const* x, float* const* to) {
-  Source source[M];
-  float* out[R];
-  for (int i = 0; i < M; ++i) source[i].p = (decltype(source[i].p))p.matrix_row(m + i);
-  STRATUM_UNROLLED
-  for (int r = 0; r < R; ++r) out[r] = to[r] + m;
-  multiply_floats<Source, M, R>(source, p.matrix->columns, x, out);
 }
 
 template <class Source, int R>
 static inline void floats_rows(const Product& p, i64 from, i64 to, i64 first) {
-  const float* x[R];
-  float* out[R];
-  STRATUM_UNROLLED
-  for (int r = 0; r < R; ++r) {
-    x[r] = p.rows->floats(p.activation_row(first + r));
-    out[r] = p.out + (first + r) * p.stride;
-  }
   // Sums in registers: even and odd ones of M * R vectors, 8 of 16 or (512-bit) 16 of 32.
   constexpr i64 M = R == 1 ? 4 : 2;
-  i64 m = from;
-  for (; m + M <= to; m += M) floats_tile<Source, M, R>(p, m, x, out);
-  for (; m < to; ++m) floats_tile<Source, 1, R>(p, m, x, out);
+  const float* x[R];
+  for (int r = 0; r < R; ++r) x[r] = p.rows->floats(p.activation_row(first + r));
+  for (i64 m = from; m < to; m += M) {
+    Source source[M];
+    float* out[R];
+    for (i64 i = 0; i < M; ++i) {
+      source[i].p = (decltype(source[i].p))p.matrix_row(least(m + i, to - 1));
+    }
+    for (int r = 0; r < R; ++r) out[r] = p.out + (first + r) * p.stride + m;
+    multiply_floats<Source, M, R>(source, p.matrix->columns, x, to - m, out);
+  }
 }
 
 template <int N>
@@ -235,7 +96,6 @@ STRATUM_COLD void decoded_product(const Product& p, i64 from, i64 to, u8* memory
       constexpr int R = decltype(rows)::value;
       QuantisedRow x[R];
       float* out[R];
-      STRATUM_UNROLLED
       for (int r = 0; r < R; ++r) {
         x[r] = p.rows->quantised(p.activation_row(first + r));
         out[r] = p.out + (first + r) * p.stride + m;
@@ -244,7 +104,7 @@ STRATUM_COLD void decoded_product(const Product& p, i64 from, i64 to, u8* memory
       source.weights = row.weights;
       source.scale = row.scale;
       source.minimum = row.minimum;
-      multiply_units<SourceDecoded, 1, R>(&source, columns / kBlock, x, out);
+      multiply_units<SourceDecoded, 1, R>(&source, columns / kBlock, x, 1, out);
     });
   }
 }
@@ -320,7 +180,7 @@ static inline Product product_of(const Matrix* matrix, const Activations* rows, 
 // -- operations --------------------------------------------------------------------------------------
 
 // Up to six matrices that read the same rows; `count` pairs of a matrix and its output.
-static i32 matmul(Context* c, Object x_object, i64 count, const Matrix* m0, Object o0,
+STRATUM_OPERATION i32 matmul(Context* c, Object x_object, i64 count, const Matrix* m0, Object o0,
                   const Matrix* m1, Object o1, const Matrix* m2, Object o2, const Matrix* m3,
                   Object o3, const Matrix* m4, Object o4, const Matrix* m5, Object o5) {
   const Matrix* const matrices[kMostMatrices] = {m0, m1, m2, m3, m4, m5};
@@ -351,7 +211,7 @@ static i32 matmul(Context* c, Object x_object, i64 count, const Matrix* m0, Obje
   return kOk;
 }
 
-static i32 gather_rows(Context* c, const Matrix* table, Object rows_object, Object out_object) {
+STRATUM_OPERATION i32 gather_rows(Context* c, const Matrix* table, Object rows_object, Object out_object) {
   bool ok = true;
   const Whole rows = whole(c, rows_object, &ok);
   const Whole out = whole(c, out_object, &ok);

@@ -66,7 +66,7 @@ static inline void ple_add(const Ple* w, const float* inputs, const float* histo
   });
 }
 
-static i32 ple_mix(Context* c, const Ple* w, Object conv, Object window, Object seq_start,
+STRATUM_OPERATION i32 ple_mix(Context* c, const Ple* w, Object conv, Object window, Object seq_start,
                    Object seq_slot, Object seq_half, Object key_object, Object value_object,
                    Object streams_object) {
   bool ok = true;
@@ -110,7 +110,7 @@ static i32 ple_mix(Context* c, const Ple* w, Object conv, Object window, Object 
   return kOk;
 }
 
-static i32 ple_commit(Context* c, const Ple* w, Object conv, Object window, i64 slot, i64 half,
+STRATUM_OPERATION i32 ple_commit(Context* c, const Ple* w, Object conv, Object window, i64 slot, i64 half,
                       i64 tokens) {
   bool ok = true;
   const PleState p = ple_state(c, w, conv, window, &ok);

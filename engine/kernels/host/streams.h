@@ -21,7 +21,7 @@ static inline StreamRows stream_rows(Context* c, Object x, Object streams, bool*
   return s;
 }
 
-static i32 fill_streams(Context* c, Object x, Object streams) {
+STRATUM_OPERATION i32 fill_streams(Context* c, Object x, Object streams) {
   bool ok = true;
   const StreamRows s = stream_rows(c, x, streams, &ok);
   if (!ok) return kWrongShape;
@@ -31,7 +31,7 @@ static i32 fill_streams(Context* c, Object x, Object streams) {
   return kOk;
 }
 
-static i32 add_to_streams(Context* c, Object x, Object streams) {
+STRATUM_OPERATION i32 add_to_streams(Context* c, Object x, Object streams) {
   bool ok = true;
   const StreamRows s = stream_rows(c, x, streams, &ok);
   if (!ok) return kWrongShape;
@@ -47,7 +47,7 @@ static i32 add_to_streams(Context* c, Object x, Object streams) {
   return kOk;
 }
 
-static i32 rms_norm(Context* c, Object x_object, Object weight_object, double eps,
+STRATUM_OPERATION i32 rms_norm(Context* c, Object x_object, Object weight_object, double eps,
                     Object out_object) {
   bool ok = true;
   const RowsOf<float> x = rows_of<float>(c, x_object, &ok);
@@ -61,7 +61,7 @@ static i32 rms_norm(Context* c, Object x_object, Object weight_object, double ep
   return kOk;
 }
 
-static i32 hc_combine(Context* c, Object streams, Object inject_object, Object y) {
+STRATUM_OPERATION i32 hc_combine(Context* c, Object streams, Object inject_object, Object y) {
   bool ok = true;
   const StreamRows s = stream_rows(c, y, streams, &ok);
   if (!ok) return kWrongShape;
@@ -151,7 +151,7 @@ static inline void mix_out(Context* c, const Mix& m, const RowsOf<float>& x,
   });
 }
 
-static i32 hc_mix(Context* c, const HyperConnection* w, Object streams_object, Object x_object,
+STRATUM_OPERATION i32 hc_mix(Context* c, const HyperConnection* w, Object streams_object, Object x_object,
                   Object inject_object) {
   bool ok = true;
   const RowsOf<float> streams = rows_of<float>(c, streams_object, &ok);
@@ -198,7 +198,7 @@ static i32 hc_mix(Context* c, const HyperConnection* w, Object streams_object, O
 }
 
 // exp (0), sigmoid (1), silu (2), softplus (3) of all values: for tests of functions.h.
-static i32 map_values(Context* c, i64 function, Object x_object, Object out_object) {
+STRATUM_OPERATION i32 map_values(Context* c, i64 function, Object x_object, Object out_object) {
   bool ok = true;
   const Whole x = whole(c, x_object, &ok);
   const Whole out = whole(c, out_object, &ok);

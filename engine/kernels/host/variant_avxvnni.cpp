@@ -2,4 +2,5 @@
 #define STRATUM_ISA avxvnni
 #define STRATUM_TABLE stratum_operations_avxvnni
 #define STRATUM_VNNI
+#define STRATUM_PRODUCTS_ONLY
 #include "variant.h"
