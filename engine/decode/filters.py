@@ -44,7 +44,8 @@ def softmax(logits: FloatArray, temperature: float = 1.0) -> ProbabilityArray:
 
     The exponential is taken in float32 (twenty times as fast), the sum in float64.
     """
-    scaled = (logits - logits.max()) / np.float32(max(temperature, LOWEST_TEMPERATURE))
+    with np.errstate(over="ignore"):  # what is too far below the largest becomes minus infinity
+        scaled = (logits - logits.max()) / np.float32(max(temperature, LOWEST_TEMPERATURE))
     probabilities: ProbabilityArray = np.exp(scaled, out=scaled).astype(np.float64)
     probabilities /= probabilities.sum()
     return probabilities
@@ -62,9 +63,9 @@ def top_p_count(probabilities: ProbabilityArray, top_p: float) -> int:
 
 
 def min_p_count(probabilities: ProbabilityArray, min_p: float) -> int:
-    """How many of the descending probabilities are at least `min_p` times the first one.
+    """How many of the descending probabilities are at least `min_p` (up to 1) times the first one.
 
     >>> min_p_count(np.array([0.5, 0.25, 0.15, 0.1]), 0.3)
     3
     """
-    return int(np.count_nonzero(probabilities >= min_p * probabilities[0]))
+    return int(np.count_nonzero(probabilities >= min(min_p, 1.0) * probabilities[0]))

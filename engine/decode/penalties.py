@@ -23,6 +23,8 @@ FloatArray = npt.NDArray[np.float32]
 # logit, and finite, so that a request that bans everything still gets a token.
 BAN_BIAS = -100.0
 BANNED = -1e9
+# Changed logits end here, so that no setting, however wild, makes an infinity of them.
+LARGEST = 1e38
 
 
 class Penalties:
@@ -57,10 +59,11 @@ class Penalties:
         if not self._counts:
             return
         ids = np.fromiter(self._counts.keys(), np.int64, len(self._counts))  # (n,)
-        counts = np.fromiter(self._counts.values(), np.float32, len(self._counts))  # (n,)
-        seen = logits[ids]
-        seen = np.where(seen > 0, seen / self._repetition, seen * self._repetition)
-        logits[ids] = seen - self._frequency * counts - self._presence
+        counts = np.fromiter(self._counts.values(), np.float64, len(self._counts))  # (n,)
+        seen = logits[ids].astype(np.float64)
+        with np.errstate(over="ignore"):  # a tiny repetition penalty
+            seen = np.where(seen > 0, seen / self._repetition, seen * self._repetition)
+        logits[ids] = np.clip(seen - self._frequency * counts - self._presence, -LARGEST, LARGEST)
 
 
 class Biases:
@@ -68,11 +71,13 @@ class Biases:
 
     def __init__(self, pairs: tuple[tuple[int, float], ...]) -> None:
         self.is_active = bool(pairs)
-        self._ids = np.array([token_id for token_id, _ in pairs], np.int64)
-        self._values = np.array(
-            [BANNED if value <= BAN_BIAS else value for _, value in pairs], np.float32
-        )
+        sums: dict[int, float] = {}  # an id given twice counts twice
+        for token_id, value in pairs:
+            bias = BANNED if value <= BAN_BIAS else min(value, LARGEST)
+            sums[token_id] = sums.get(token_id, 0.0) + bias
+        self._ids = np.array(list(sums), np.int64)  # (n,)
+        self._values = np.array(list(sums.values()), np.float64)  # (n,)
 
     def apply(self, logits: FloatArray) -> None:
-        """Change `logits` `[V]` in place; an id given twice counts twice."""
-        np.add.at(logits, self._ids, self._values)
+        """Change `logits` `[V]` in place."""
+        logits[self._ids] = np.clip(logits[self._ids] + self._values, -LARGEST, LARGEST)

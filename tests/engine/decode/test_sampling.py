@@ -204,6 +204,41 @@ def test_top_candidates_are_those_of_a_full_sort(size: int):
             assert np.array_equal(top_candidates(logits, k), expected)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1e-300, 1.0])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"repetition_penalty": 1e-40},
+        {"repetition_penalty": 5e-324},
+        {"frequency_penalty": 1e38},
+        {"presence_penalty": -1e300},
+        {"logit_bias": ((1, 1e300), (1, 1e300), (0, -1e300))},
+        {"logit_bias": ((1, 3e38), (1, 3e38), (2, -3e38), (2, -3e38))},
+        {"logit_bias": tuple((i, -100.0) for i in range(4))},
+    ],
+)
+def test_settings_without_measure_still_give_a_token_and_no_warning(
+    params: dict[str, float], temperature: float
+):
+    sampler = Sampler(SamplingParams(temperature=temperature, **params))  # type: ignore[arg-type]
+    for _ in range(4):
+        token_id = sampler.sample(np.array([2.0, 1.0, 3e38, -3e38], np.float32))
+        assert 0 <= token_id < 4
+        sampler.note(token_id)
+        if "logit_bias" in params and params["logit_bias"][0][0] == 1:  # type: ignore[index]
+            assert token_id in (1, 2)
+
+
+def test_logits_at_the_ends_of_their_range_are_drawn_without_a_warning():
+    widest = np.array([3.4e38, -3.4e38, -np.inf, 3.4e38], np.float32)
+    assert {Sampler(SamplingParams(seed=i)).sample(widest) for i in range(20)} == {0, 3}
+    assert Sampler(SamplingParams(seed=1, top_p=0.5, min_p=0.1)).sample(widest) in (0, 3)
+
+
+def test_a_min_p_above_one_keeps_the_most_probable_token():
+    assert kept(min_p=1.5) == {2: 1.0}
+
+
 def test_counts_are_at_least_one_and_at_most_all():
     probabilities = np.array([0.4, 0.3, 0.3])
     assert top_p_count(probabilities, 1e-12) == 1
