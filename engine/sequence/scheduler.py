@@ -174,7 +174,14 @@ class Scheduler:
                 request.is_cancelled = True
 
     def force(self, request_id: str, token_ids: Iterable[int]) -> None:
-        """Let these tokens follow the next one of an answer; unknown requests are ignored."""
+        """Let these tokens follow the next one of an answer.
+
+        Unknown requests are ignored, and tokens that the model does not have.
+        """
+        token_ids = tuple(token_ids)
+        if not self._are_known(token_ids):
+            logger.warning("forced tokens are not in the vocabulary and are left out")
+            return
         for request in self._running:
             if request.start.request_id == request_id:
                 request.forced.extend(token_ids)
@@ -187,8 +194,7 @@ class Scheduler:
         if not start.prompt or start.max_tokens < 1:
             return "A request needs at least one prompt token and room for one more."
         forced = (*start.rescue_ids, *start.budget_ids, *(i for i, _ in start.sampling.logit_bias))
-        known = range(limits.vocab_size)
-        if any(token_id not in known for ids in (start.prompt, forced) for token_id in ids):
+        if not (self._are_known(start.prompt) and self._are_known(forced)):
             return f"A token id is not in the model's vocabulary of {limits.vocab_size} tokens."
         if len(start.prompt) >= limits.context:
             return (
@@ -196,6 +202,9 @@ class Scheduler:
                 "shorten it, or start with a larger context."
             )
         return ""
+
+    def _are_known(self, token_ids: Sequence[int]) -> bool:
+        return not token_ids or (min(token_ids) >= 0 and max(token_ids) < self._limits.vocab_size)
 
     # -- one step --------------------------------------------------------------------------------
 
@@ -271,7 +280,8 @@ class Scheduler:
             # Nothing says whose rows could not be computed; alone, each of them fares as it does
             # in the batch, and only those at fault end.
             for part in parts:
-                self._run([part])
+                if not part.request.is_cancelled:  # by a command since then
+                    self._run([part])
             return
         if result is None:
             return

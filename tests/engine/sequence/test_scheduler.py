@@ -60,6 +60,7 @@ class FakeModel:
 
     def layers(self, batch: Batch):
         finished = False
+        assert not any(entry.state.is_released for entry in batch.entries)
         try:
             used = sum(sequence.length for sequence in self.alive)
             if used + batch.num_rows > self.max_tokens:
@@ -448,3 +449,65 @@ def test_a_model_with_fewer_places_than_parallel_serves_all_in_turn():
     assert [result.done(f"r{i}").reason for i in range(3)] == ["length"] * 3
     refused = run(start("a", [1]), model=FakeModel(max_sequences=0))
     assert refused.done("a").message == "No place for another sequence."
+
+
+def test_closing_while_a_failed_batch_is_repeated_one_by_one_ends_everything_once():
+    model = FakeModel(max_tokens=70)
+    result = Run(model)
+    result.scheduler.submit(start("a", prompt_of(40, 1)))
+    result.scheduler.submit(start("b", prompt_of(40, 2)))
+    result.at_layer[1] = result.scheduler.close  # "a" alone, after both together found no pages
+    result.scheduler.step()
+    assert not result.scheduler.has_work
+    assert not model.alive
+    assert [result.done(i).reason for i in "ab"] == ["cancelled", "cancelled"]
+
+
+def test_a_request_cancelled_while_a_failed_batch_is_repeated_is_not_computed():
+    model = FakeModel(max_tokens=70)
+    result = Run(model)
+    result.scheduler.submit(start("a", prompt_of(40, 1), max_tokens=2))
+    result.scheduler.submit(start("b", prompt_of(20, 2), max_tokens=2))
+    result.scheduler.submit(start("c", prompt_of(20, 3), max_tokens=2))
+    result.at_layer[1] = lambda: result.scheduler.cancel("b")
+    result.finish()
+    assert result.done("b").reason == "cancelled"
+    assert result.ids("a") == greedy_answer(prompt_of(40, 1), 2)
+    assert result.ids("c") == greedy_answer(prompt_of(20, 3), 2)
+
+
+def test_forced_tokens_that_do_not_exist_are_ignored():
+    result = Run()
+    result.scheduler.submit(start("a", prompt_of(5), max_tokens=4))
+    result.scheduler.force("a", [1, VOCAB])
+    result.scheduler.step()
+    result.scheduler.force("a", [-1])
+    assert result.finish().ids("a") == greedy_answer(prompt_of(5), 4)
+
+
+def test_forced_tokens_of_a_request_that_was_cancelled_while_waiting_are_forgotten():
+    result = Run(limits=SchedulerLimits(context=400, vocab_size=VOCAB, parallel=1))
+    result.scheduler.submit(start("a", prompt_of(5), max_tokens=1))
+    result.scheduler.submit(start("b", prompt_of(6), max_tokens=3))
+    result.scheduler.step()
+    result.scheduler.force("b", [7])
+    result.scheduler.cancel("b")
+    result.scheduler.submit(start("c", prompt_of(6), max_tokens=3))
+    result.finish()
+    assert result.ids("c") == greedy_answer(prompt_of(6), 3)
+
+
+@pytest.mark.parametrize("chunk", [1, 63, 64, 65, 128])
+def test_long_forced_texts_and_prompts_of_all_sizes_come_to_an_end(chunk: int):
+    limits = SchedulerLimits(context=400, vocab_size=VOCAB, prompt_chunk=chunk, parallel=3)
+    result = Run(limits=limits)
+    lengths = [1, 63, 64, 65, 129, 300, 399]
+    for length in lengths:
+        result.scheduler.submit(start(f"r{length}", prompt_of(length, length), max_tokens=200))
+        result.scheduler.force(f"r{length}", prompt_of(150, 7))
+    result.finish()
+    for length in lengths:
+        prompt = prompt_of(length, length)
+        forced = greedy_answer(prompt, 1) + prompt_of(150, 7)
+        wanted = forced + greedy_answer(prompt + forced, 49)
+        assert result.ids(f"r{length}") == wanted[: 400 - length]
