@@ -114,10 +114,21 @@ class MtpHead:
             InputError: a token id is not in the vocabulary, or a context would be exceeded.
             ResourceError: the key/value cache is full.
         """
-        ops, weights, config = self._ops, self._weights, self.config
         num_rows = self._check(entries)
+        try:
+            for entry in entries:
+                entry.state.begin_mtp(len(entry.next_tokens))
+            result = self._compute(entries, num_rows)
+        except BaseException:
+            for entry in entries:  # pages that were provided go back
+                entry.state.truncate_mtp(entry.state.mtp_length)
+            raise
         for entry in entries:
-            entry.state.begin_mtp(len(entry.next_tokens))
+            entry.state.mtp_length += len(entry.next_tokens)
+        return result
+
+    def _compute(self, entries: Sequence[DraftEntry], num_rows: int) -> PassResult:
+        ops, weights, config = self._ops, self._weights, self.config
         plan = self._plans.build(
             [PlannedRows(e.state, e.state.mtp_length, e.next_tokens) for e in entries]
         )
@@ -147,16 +158,18 @@ class MtpHead:
             np.take(rows.streams, wanted, axis=0, out=streams)
             ops.hc_mix(weights.exit_mix, streams, mixed, None)
             ops.matmul([weights.output], mixed, [logits])
-        for entry in entries:
-            entry.state.mtp_length += len(entry.next_tokens)
         return PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
 
     def _check(self, entries: Sequence[DraftEntry]) -> int:
         num_rows = sum(len(e.next_tokens) for e in entries)
         if not 1 <= num_rows <= self._limits.max_rows:
             raise ValueError(f"{num_rows} rows in a pass of at most {self._limits.max_rows}")
+        if len({id(entry.state) for entry in entries}) != len(entries):
+            raise ValueError("a sequence appears twice in one draft pass")
         shape = (self.config.num_streams, self.config.hidden_size)
         for entry in entries:
+            if len(entry.next_tokens) == 0:
+                raise ValueError("an entry needs tokens")
             if entry.streams.shape != (len(entry.next_tokens), *shape):
                 raise ValueError(f"streams of shape {entry.streams.shape}")
             if not all(0 <= t < self.config.vocab_size for t in entry.next_tokens):

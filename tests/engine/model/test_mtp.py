@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from engine.core.errors import ModelFileError
+from engine.core.errors import InputError, ModelFileError, ResourceError
 from engine.gguf.reader import Tensor
 from engine.model.mtp import DraftEntry
 from engine.model.tensor_parts import column_range
@@ -129,6 +129,35 @@ def test_a_checkpoint_holds_the_heads_entries_too(ops_name):
     enter(other, 90, 100)
     second = enter(sequence, 66, 80)
     np.testing.assert_array_equal(np.concatenate([first, second]), wanted)
+
+
+def test_entries_that_find_no_pages_leave_every_sequence_as_it_was():
+    golden = arrays("full-mtp")
+    model = load_golden("full", "reference", mtp="full-mtp", kv_pages=3)
+    assert model.mtp is not None
+    first, second = model.new_sequence(), model.new_sequence()
+    entries = [
+        DraftEntry(state, golden["in_streams"][:40], golden["next_tokens"][:40].tolist())
+        for state in (first, second)
+    ]
+    with pytest.raises(ResourceError, match="cache is full"):
+        model.mtp.forward(entries)
+    assert (first.mtp_length, second.mtp_length) == (0, 0)
+    assert model.store.pages.num_free == 3
+
+
+def test_draft_entries_that_make_no_sense_are_refused():
+    golden = arrays("full-mtp")
+    model = load_golden("full", "reference", mtp="full-mtp")
+    assert model.mtp is not None
+    state = model.new_sequence()
+    one = DraftEntry(state, golden["in_streams"][:1], golden["next_tokens"][:1].tolist())
+    with pytest.raises(ValueError, match="twice"):
+        model.mtp.forward([one, one])
+    with pytest.raises(ValueError, match="needs tokens"):
+        model.mtp.forward([one, DraftEntry(model.new_sequence(), golden["in_streams"][:0], [])])
+    with pytest.raises(InputError, match="not in the model's vocabulary"):
+        model.mtp.forward([DraftEntry(state, golden["in_streams"][:1], [384])])
 
 
 @dataclass
