@@ -7,15 +7,13 @@ array, `logits`: `[tokens, vocabulary]` float32, one row per position.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import secrets
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import InputError, ResourceError
+from engine.core.files import read_json_value, replacing
 from engine.core.model_config import ModelConfig
 from engine.gguf.reader import GgufFile
 from engine.model.limits import KvType, ModelLimits
@@ -86,6 +84,11 @@ def compute_logits(
             result = model.forward(Batch([BatchEntry(sequence, chunk, LogitsWanted.ALL)]))
             logits[start : start + len(chunk)] = result.logits
             sequence.commit(len(chunk))
+    except MemoryError as error:
+        raise ResourceError(
+            f"There is not enough memory for the logits of {len(token_ids)} tokens; give it fewer."
+        ) from error
+    else:
         return logits
     finally:
         ops.close()
@@ -97,16 +100,7 @@ def read_token_ids(path: Path) -> list[int]:
     Raises:
         InputError: the file cannot be read or holds something else.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read ({error.strerror or error}). Check the path."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{path} is not valid JSON ({error}); write a list of token ids, such as [1, 2, 3]."
-        ) from error
+    content = read_json_value(path, "write a list of token ids, such as [1, 2, 3]")
     if isinstance(content, dict):
         content = content.get("tokens")
     if not isinstance(content, list) or not content:
@@ -117,21 +111,10 @@ def read_token_ids(path: Path) -> list[int]:
 
 
 def write_logits(path: Path, logits: npt.NDArray[np.float32]) -> None:
-    """Write the result under a temporary name, then give it its own.
+    """Write the result whole or not at all.
 
     Raises:
         ResourceError: the folder cannot be written or the disk is full.
     """
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            np.savez(file, logits=logits)
-        temporary.replace(path)
-    except OSError as error:
-        raise ResourceError(
-            f"{path} cannot be written ({error.strerror or error}). "
-            "Free some space or choose another folder."
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        np.savez(file, logits=logits)

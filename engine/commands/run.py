@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.errors import InputError, ModelFileError
+from engine.core.files import read_json_value
 from engine.worker.blas_threads import limit_blas_threads
 
 if TYPE_CHECKING:  # imported when used: `--help` and wrong flags must answer at once
@@ -127,16 +128,7 @@ def request_body(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def _read_messages_file(path: Path) -> dict[str, object]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read ({error.strerror or error}). Check the path."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f'{path} is not valid JSON ({error}); write [{{"role": "user", "content": "..."}}].'
-        ) from error
+    content = read_json_value(path, 'write [{"role": "user", "content": "..."}]')
     if isinstance(content, list):
         return {"messages": content}
     if isinstance(content, dict):

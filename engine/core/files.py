@@ -13,11 +13,43 @@ import json
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from engine.core.errors import ConfigError, InputError, ResourceError
 
 JsonObject = dict[str, object]
+
+
+# A prompt of a million token ids is 8 MB; a larger file is something else, or a device without end.
+MAX_JSON_BYTES = 64 << 20
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `path` when the block ends without an error.
+
+    Raises:
+        ResourceError: the folder cannot be written or the disk is full; the old file is untouched.
+    """
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise ResourceError(
+            f"{path} cannot be written ({error.strerror or error}). "
+            "Free some space or choose a folder that belongs to you.",
+            code="file_not_writable",
+            params={"path": str(path)},
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -26,28 +58,54 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         ResourceError: the folder cannot be written or the disk is full; the old file is untouched.
     """
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
+    with contextlib.suppress(OSError):  # opening the file says why there is no folder
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise ResourceError(
-            f"{path} cannot be written ({error.strerror or error}). "
-            "Free some space or choose a folder that belongs to you.",
-            code="file_not_writable",
-            params={"path": str(path)},
-        ) from error
+    with replacing(path) as file:
+        file.write(data)
 
 
 def write_json(path: Path, content: JsonObject) -> None:
     """Write a JSON object atomically, readable for people (UTF-8, indented)."""
     write_atomically(path, (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode())
+
+
+def read_json_value(path: Path, way_out: str, error_type: type[InputError] = InputError) -> object:
+    """What a JSON file of a person says, whatever it is.
+
+    Args:
+        path: a file, or a pipe.
+        way_out: the end of the sentence for a file that is none, such as `write a list of ids`.
+        error_type: of that sentence.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_JSON_BYTES + 1)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read ({error.strerror or error}). Check the path.",
+            code="file_not_readable",
+            params={"path": str(path)},
+        ) from error
+    if len(raw) > MAX_JSON_BYTES:
+        raise error_type(f"{path} has more than {MAX_JSON_BYTES >> 20} MiB; {way_out}.")
+    try:
+        return json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise error_type(f"{path} is not UTF-8 text; {way_out}.") from error
+    except (ValueError, RecursionError) as error:
+        reason = str(error)
+        if isinstance(error, RecursionError):
+            reason = "it is nested too deeply"
+        elif not isinstance(error, json.JSONDecodeError) and "digits" in reason:
+            reason = "a number has too many digits"
+        raise error_type(f"{path} is not valid JSON ({reason}); {way_out}.") from error
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a number")
 
 
 def read_json(path: Path, newest_format: int) -> JsonObject:
@@ -57,24 +115,7 @@ def read_json(path: Path, newest_format: int) -> JsonObject:
         InputError: the file is missing or cannot be read.
         ConfigError: it is not a JSON object, or of a newer format.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{path} is not UTF-8 text. Restore it from a copy, or delete it to start afresh."
-        ) from error
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read ({error.strerror or error}). Check the path.",
-            code="file_not_readable",
-            params={"path": str(path)},
-        ) from error
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{path} is not valid JSON ({error}). Correct it, or delete it to start afresh."
-        ) from error
+    content = read_json_value(path, "correct it, or delete it to start afresh", ConfigError)
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must hold one JSON object. Correct it, or delete it.")
     found = content.get("format", 1)

@@ -8,7 +8,6 @@ plays it.
 from __future__ import annotations
 
 import enum
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from engine.core.config import BUNDLED_MODEL
 from engine.core.errors import InputError
+from engine.core.files import read_json_value
+
+_FORMAT_PAGE = "docs/how-it-works/scripted-worker.md"
 
 Milliseconds = Annotated[float, Field(ge=0, le=3_600_000)]
 
@@ -99,12 +101,7 @@ def load_script(path: Path) -> Script:
     Raises:
         InputError: the file cannot be read or is no script.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"The script {path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise InputError(f"The script {path} is not JSON: {error}.") from error
+    content = read_json_value(path, f"write a script as {_FORMAT_PAGE} describes it")
     try:
         script = Script.model_validate(content)
     except ValidationError as error:
@@ -112,7 +109,7 @@ def load_script(path: Path) -> Script:
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise InputError(
             f"The script {path} cannot be used: {where}: {first['msg']}. "
-            "docs/how-it-works/scripted-worker.md describes the format."
+            f"{_FORMAT_PAGE} describes the format."
         ) from error
     if script.model is not None:
         script = script.model_copy(update={"model": path.resolve().parent / script.model})

@@ -78,3 +78,12 @@ def test_missing_files_and_folders_are_one_line_each(tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 3
     assert "Traceback" not in error
+
+
+def test_a_result_larger_than_the_memory_is_said_in_one_sentence(tmp_path, capsys, monkeypatch):
+    def refuse(*_arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("engine.commands.logits.np.empty", refuse)
+    assert run(tmp_path, "[1, 2]") == 1
+    assert "not enough memory for the logits of 2 tokens" in capsys.readouterr().err

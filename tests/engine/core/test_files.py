@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import ConfigError, InputError, ResourceError
-from engine.core.files import keep_backup, read_json, write_atomically, write_json
+from engine.core.files import (
+    keep_backup,
+    read_json,
+    read_json_value,
+    replacing,
+    write_atomically,
+    write_json,
+)
 
 
 def test_a_file_is_replaced_whole_and_leaves_no_temporary_behind(tmp_path: Path) -> None:
@@ -57,7 +64,9 @@ def test_a_byte_order_mark_from_an_editor_is_accepted(tmp_path: Path) -> None:
         (b'{"format": 2}', "newer version of Stratum"),
         (b'{"format": "1"}', "whole number"),
         (b'{"format": true}', "whole number"),
-        (b"[" * 100_000, "not valid JSON"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"[" + b"9" * 5000 + b"]", "too many digits"),
+        (b'{"a": NaN}', "NaN is not a number"),
     ],
 )
 def test_unusable_content_gets_one_sentence(tmp_path: Path, content: bytes, words: str) -> None:
@@ -66,6 +75,21 @@ def test_unusable_content_gets_one_sentence(tmp_path: Path, content: bytes, word
     with pytest.raises(ConfigError, match=words) as caught:
         read_json(path, 1)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no file without an end here")
+def test_a_device_without_end_is_not_read_to_it() -> None:
+    with pytest.raises(InputError, match="more than 64 MiB"):
+        read_json_value(Path("/dev/zero"), "write a list")
+
+
+def test_an_error_in_the_block_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"old")
+    with pytest.raises(TypeError), replacing(path) as file:
+        file.write(file)  # type: ignore[arg-type]
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

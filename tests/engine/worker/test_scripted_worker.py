@@ -344,7 +344,8 @@ async def test_a_failed_load_is_told_to_all_who_wait(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("{", "is not JSON"),
+        ("{", "is not valid JSON"),
+        ("[" * 100_000, "nested too deeply"),
         ('{"format": 2}', "format"),
         ('{"format": 1, "answers": [{}]}', "exactly one of text, pieces"),
         ('{"format": 1, "answers": [{"text": "a", "delay": 3}]}', "answers.0.delay"),
