@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,6 +85,7 @@ def test_a_result_larger_than_the_memory_is_said_in_one_sentence(tmp_path, capsy
     def refuse(*_arguments: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("engine.commands.logits.np.empty", refuse)
+    numpy = SimpleNamespace(empty=refuse, float32=np.float32)
+    monkeypatch.setattr("engine.commands.logits.np", numpy)
     assert run(tmp_path, "[1, 2]") == 1
     assert "not enough memory for the logits of 2 tokens" in capsys.readouterr().err
