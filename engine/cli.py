@@ -89,6 +89,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the result is the exit status."""
+    open_missing_streams()
     use_utf8()
     words = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in words if word in COMMANDS), "")
@@ -101,9 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else EXIT_FAILURE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader (`| head`) has enough. Python would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except BrokenPipeError:  # the reader (`| head`) has enough
+        discard_output()
         return EXIT_FAILURE
 
 
@@ -143,19 +143,36 @@ def dispatch(arguments: argparse.Namespace) -> int:
         datefmt="%H:%M:%S",
     )
     try:
-        return load_command(arguments.command).run(arguments)
+        return _run(arguments)
     except EngineError as error:
         logger.debug("the command failed", exc_info=True)
         report(arguments.command, error.message)
         return error.exit_status
     except (BrokenPipeError, ModuleNotFoundError):
         raise
+    except OSError as error:
+        logger.debug("the command failed", exc_info=True)
+        thing = (
+            f"{error.filename} cannot be used" if error.filename else "reading or writing failed"
+        )
+        report(arguments.command, f"{thing}: {error.strerror or error}.")
+        try:
+            sys.stdout.flush()
+        except OSError:
+            discard_output()
+        return EXIT_FAILURE
     except Exception as error:  # the last place where a traceback can be kept from a person
         logger.debug("the command failed", exc_info=True)
         text = " ".join(str(error).split()) or "no details"
         hint = "" if debug else " Run it again with --debug for the details."
         report(arguments.command, f"internal error: {type(error).__name__}: {text}.{hint}")
         return EXIT_FAILURE
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    status = load_command(arguments.command).run(arguments)
+    sys.stdout.flush()  # a full disk is said here, and not by Python after the end
+    return status
 
 
 def load_command(name: str) -> Command:
@@ -166,6 +183,22 @@ def load_command(name: str) -> Command:
 def report(command: str, message: str) -> None:
     """One line on standard error."""
     print(f"engine {command}: {' '.join(message.split())}", file=sys.stderr)
+
+
+def discard_output() -> None:
+    """Let what was not written yet go nowhere: Python would complain when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def open_missing_streams() -> None:
+    """Give standard streams that were closed at the start (or by `pythonw`) to nothing.
+
+    Files that are opened later would else get their numbers, and Python has None in their place.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115, PTH123  # for good
+            setattr(sys, name, stream)
 
 
 def use_utf8() -> None:

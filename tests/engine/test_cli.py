@@ -13,6 +13,7 @@ from engine import cli
 from engine.core.errors import EngineError, InputError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+MODEL = REPOSITORY / "tests" / "golden" / "nople.gguf"
 
 
 def command_that(monkeypatch, action):
@@ -74,6 +75,8 @@ def test_wrong_use_is_one_line_and_status_2(words, part, capsys):
         (InputError("The file is gone.\nReally."), 2, "engine serve: The file is gone. Really."),
         (EngineError("It broke."), 1, "engine serve: It broke."),
         (ValueError("odd\nvalue"), 1, "engine serve: internal error: ValueError: odd value."),
+        (OSError(28, "No space left"), 1, "reading or writing failed: No space left."),
+        (PermissionError(13, "Denied", "a.gguf"), 1, "a.gguf cannot be used: Denied."),
         (KeyError(), 1, "internal error: KeyError: no details."),
         (ModuleNotFoundError("x", name="rich"), 1, "the package rich is not installed"),
     ],
@@ -118,3 +121,35 @@ def test_a_reader_that_closes_the_pipe_gets_no_complaint():
             check=False,
         )
     assert shown.stderr == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_output_to_a_full_disk_is_one_sentence():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "engine", "inspect", str(MODEL)],
+            cwd=REPOSITORY,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "No space left" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell to close streams")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_error(closed):
+    code = "import sys, engine.cli as c; print(c.main(['inspect', sys.argv[1]]), len(sys.stdin.read()))"
+    code += "; sys.stdout.flush(); print(file=sys.stderr); sys.exit(sys.stdin.fileno())"
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" "$2" {closed}', sys.executable, code, str(MODEL)],
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.strip()) == (0, "")
