@@ -21,6 +21,7 @@ from engine.model.trunk import Model
 from engine.ops.select import OPS_NAMES, make_ops
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 
+_MAX_THREADS = 1024  # as in the run config
 _CHUNK_TOKENS = 256  # rows of a pass, a multiple of DeltaNet's blocks
 
 Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
@@ -46,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         EngineError: model or tokens cannot be used, or the result cannot be written.
     """
+    if not 0 <= arguments.threads <= _MAX_THREADS:
+        raise InputError(f"--threads must be a whole number from 0 to {_MAX_THREADS}.")
     token_ids = read_token_ids(arguments.tokens)
     with GgufFile.open(arguments.model) as file:
         config = ModelConfig.from_metadata(file.metadata, file.tensors)
@@ -54,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{arguments.tokens} holds {len(token_ids)} tokens, but the model's context is "
                 f"{config.context_length}; give it fewer tokens."
             )
-        logits = compute_logits(file, token_ids, arguments.ops, max(0, arguments.threads))
+        logits = compute_logits(file, token_ids, arguments.ops, arguments.threads)
     write_logits(arguments.out, logits)
     return 0
 

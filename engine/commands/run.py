@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,16 +33,25 @@ if TYPE_CHECKING:  # imported when used: `--help` and wrong flags must answer at
 
 Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
 
+
+def number(text: str) -> float:
+    """A flag's number; NaN and infinity, which JSON cannot say either, are refused."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
 # Flag, type and help of request fields; each is a key of a chat request.
-_REQUEST_FLAGS: tuple[tuple[str, type, str], ...] = (
+_REQUEST_FLAGS: tuple[tuple[str, Callable[[str], int | float | str], str], ...] = (
     ("max_tokens", int, "most tokens of the answer, thinking included"),
-    ("temperature", float, "0 to 2; 0 = always the most probable token"),
+    ("temperature", number, "0 to 2; 0 = always the most probable token"),
     ("top_k", int, "keep the k most probable tokens; 0 = all"),
-    ("top_p", float, "keep the most probable tokens up to this sum"),
-    ("min_p", float, "keep tokens of at least this share of the most probable one"),
-    ("presence_penalty", float, "-2 to 2"),
-    ("frequency_penalty", float, "-2 to 2"),
-    ("repetition_penalty", float, "above 0 to 2; 1 = off"),
+    ("top_p", number, "keep the most probable tokens up to this sum"),
+    ("min_p", number, "keep tokens of at least this share of the most probable one"),
+    ("presence_penalty", number, "-2 to 2"),
+    ("frequency_penalty", number, "-2 to 2"),
+    ("repetition_penalty", number, "above 0 to 2; 1 = off"),
     ("penalty_last_n", int, "generated tokens that penalties look at; -1 = all"),
     ("seed", int, "the same seed gives the same answer"),
     ("reasoning_effort", str, "none, low, medium or high"),

@@ -76,8 +76,9 @@ def test_missing_files_and_folders_are_one_line_each(tmp_path, capsys):
     assert main([*words, good, "--tokens", missing, "--out", out]) == 2
     assert main([*words, missing, "--tokens", str(tokens), "--out", out]) == 2
     assert main([*words, good, "--tokens", str(tokens), "--out", f"{missing}/out.npz"]) == 1
+    assert main([*words, good, "--tokens", str(tokens), "--out", out, "--threads", "-1"]) == 2
     error = capsys.readouterr().err
-    assert error.count("\n") == 3
+    assert error.count("\n") == 4
     assert "Traceback" not in error
 
 

@@ -163,6 +163,8 @@ def test_a_conversation_that_cannot_be_used_is_refused_in_one_line(
         (("--prompt", "Hello", "--messages", "x.json"), "not allowed with"),
         ((), "--prompt"),
         (("--messages", "/nowhere/m.json"), "cannot be read"),
+        (("--prompt", "a", "--temperature", "nan"), "--temperature"),
+        (("--prompt", "a", "--min-p", "inf"), "--min-p"),
     ],
 )
 def test_wrong_use_is_status_2_and_one_line(
