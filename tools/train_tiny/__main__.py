@@ -32,6 +32,7 @@ def _arguments() -> argparse.Namespace:
     )
     evaluate = commands.add_parser("evaluate", help="losses, drafts and sample answers")
     evaluate.add_argument("--folder", type=Path, required=True)
+    evaluate.add_argument("--file", type=Path, help="judge this file instead of the checkpoint")
     evaluate.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"))
     check = commands.add_parser("check", help="compare with stored logits of reference models")
     check.add_argument("golden", type=Path)
@@ -60,7 +61,7 @@ def main() -> int:
         export(args.folder, args.out, args.template)
         return 0
     if args.command == "evaluate":
-        report(args.folder, args.wordnet)
+        report(args.folder, args.wordnet, args.file)
         return 0
     found = differences(args.golden)
     for name, difference in found.items():

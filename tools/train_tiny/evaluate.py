@@ -11,7 +11,7 @@ import torch
 from tools.train_tiny import tokenizer as tokenizers_
 from tools.train_tiny.batches import make_batch
 from tools.train_tiny.data import Chat, ChatEncoder, Turn, definition, is_held_out
-from tools.train_tiny.export import load_checkpoint
+from tools.train_tiny.export import load_checkpoint, load_file
 from tools.train_tiny.losses import step_loss
 from tools.train_tiny.model import TinyModel
 from tools.train_tiny.sampling import answer
@@ -120,10 +120,13 @@ def _loss(model: TinyModel, encoder: ChatEncoder, meanings: list[Meaning]) -> tu
     return loss.main, loss.mtp
 
 
-def report(folder: Path, wordnet: Path, num_words: int = 100) -> None:
-    """Logs the figures as one JSON line and sample answers after it."""
+def report(folder: Path, wordnet: Path, file: Path | None = None, num_words: int = 100) -> None:
+    """Logs the figures as one JSON line and sample answers after it.
+
+    Judges the written `file` if there is one, dequantised; else the folder's checkpoint.
+    """
     torch.set_num_threads(1)
-    shape, params = load_checkpoint(folder)
+    shape, params = load_checkpoint(folder) if file is None else load_file(file)
     model = TinyModel(shape, params)
     encoder = ChatEncoder(tokenizers_.load(folder / "tokenizer.json"))
     draw = random.Random(1)  # noqa: S311 - a repeatable choice, no secret

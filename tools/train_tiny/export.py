@@ -6,6 +6,7 @@ number formats.
 
 import json
 import logging
+from array import array
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,9 +14,10 @@ import numpy as np
 import torch
 
 from engine.core.gguf_values import GgufValueType
+from engine.gguf.reader import GgufFile
 from engine.gguf.writer import GgufWriter
 from tools.train_tiny import tokenizer as tokenizers_
-from tools.train_tiny.shape import PleShape, TinyShape, metadata_of
+from tools.train_tiny.shape import PleShape, TinyShape, metadata_of, shape_from_metadata
 from tools.train_tiny.tensors import tensor_type
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,14 @@ def load_checkpoint(folder: Path) -> tuple[TinyShape, dict[str, torch.Tensor]]:
     """Returns the sizes and parameters of a run's newest checkpoint."""
     saved = torch.load(folder / "checkpoint.pt", weights_only=True)
     return shape_from_json(saved["shape"]), saved["params"]
+
+
+def load_file(path: Path) -> tuple[TinyShape, dict[str, torch.Tensor]]:
+    """Returns the sizes and the dequantised parameters of a written file."""
+    with GgufFile.open(path) as model:
+        metadata = {k: list(v) if isinstance(v, array) else v for k, v in model.metadata.items()}
+        params = {n: torch.from_numpy(t.dequantise()) for n, t in model.tensors.items()}
+    return shape_from_metadata(metadata), params
 
 
 def _add_tokenizer(writer: GgufWriter, path: Path, template: str) -> None:
