@@ -215,7 +215,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """What the worker does now."""
+    """What the worker does now: an answer, or a sign of life in a long pass."""
 
     kind: ClassVar[str] = "status_report"
     running: int

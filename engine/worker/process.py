@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import time
 import traceback
 
 import psutil
@@ -32,6 +33,10 @@ from engine.worker.messages import (
 )
 
 logger = logging.getLogger(__name__)
+
+# The front takes a long silence for a fault; a pass over a model that is still on the disk can take
+# minutes.
+SIGN_OF_LIFE_S = 10.0
 
 
 def run_worker(channel: Channel) -> int:
@@ -67,6 +72,7 @@ class Worker:
         self._scheduler: Scheduler | None = None
         self._process = psutil.Process()
         self._is_quitting = False
+        self._last_sent_at = 0.0
 
     def serve(self) -> None:
         """Handle commands and compute until `quit`.
@@ -97,6 +103,19 @@ class Worker:
                 return
             self._obey(command)
 
+    def _between_layers(self) -> None:
+        self._obey_all()
+        is_silent = time.monotonic() - self._last_sent_at >= SIGN_OF_LIFE_S
+        if is_silent and self._scheduler is not None:
+            self._report_status(self._scheduler)
+
+    def _send(self, message: Message) -> None:
+        self._channel.send(message)
+        self._last_sent_at = time.monotonic()
+
+    def _report_status(self, scheduler: Scheduler) -> None:
+        self._send(scheduler.status(self._process.memory_info().rss))
+
     def _obey(self, command: Message) -> None:
         match command:
             case Load(config):
@@ -121,7 +140,7 @@ class Worker:
             case Force(request_id, token_ids):
                 scheduler.force(request_id, token_ids)
             case StatusQuery():
-                self._channel.send(scheduler.status(self._process.memory_info().rss))
+                self._report_status(scheduler)
 
     def _load(self, plain_config: dict[str, object]) -> None:
         if self._loaded is not None:
@@ -136,12 +155,12 @@ class Worker:
         self._scheduler = Scheduler(
             self._loaded.model,
             self._loaded.limits,
-            emit=self._channel.send,
-            between_layers=self._obey_all,
+            emit=self._send,
+            between_layers=self._between_layers,
         )
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)
-        self._channel.send(ready)
+        self._send(ready)
 
     def _report(self, phase: str, done_bytes: int, total_bytes: int) -> None:
-        self._channel.send(Progress(phase, done_bytes, total_bytes))
+        self._send(Progress(phase, done_bytes, total_bytes))

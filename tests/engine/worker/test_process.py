@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import queue
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from engine.worker.messages import (
     Done,
     Failed,
     Load,
+    Message,
     Progress,
     PromptProgress,
     Quit,
@@ -28,6 +30,7 @@ from engine.worker.messages import (
     decode,
     encode,
 )
+from engine.worker.process import run_worker
 from engine.worker.supervisor import WorkerSupervisor
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -250,3 +253,36 @@ def test_prints_of_libraries_do_not_reach_the_pipe():
         lines = process.stdout.read().splitlines()
         assert [decode(line) for line in lines] == [Progress("x", 1, 2)]
         assert process.stderr.read().splitlines() == [b"from python", b"from below"]
+
+
+class RecordingChannel:
+    """A channel whose front asks to quit as soon as its request has ended."""
+
+    def __init__(self, *commands: Message) -> None:
+        self.commands: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.sent: list[Message] = []
+        for command in commands:
+            self.commands.put(command)
+
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
+        if isinstance(message, Done):
+            self.commands.put(Quit())
+
+
+@pytest.mark.parametrize(("interval_s", "is_chatty"), [(0.0, True), (1000.0, False)])
+def test_a_worker_that_computes_for_long_gives_signs_of_life_between_layers(
+    monkeypatch: pytest.MonkeyPatch, interval_s: float, is_chatty: bool
+):
+    monkeypatch.setattr("engine.worker.process.SIGN_OF_LIFE_S", interval_s)
+    channel = RecordingChannel(LOAD, start("a", 70, max_tokens=1))
+    assert run_worker(channel) == 0  # type: ignore[arg-type]
+    kinds = [message.kind for message in channel.sent if message.kind != "progress"]
+    # two passes of four layers; the last thing between them is the prompt's progress
+    assert kinds.count("status_report") == (8 if is_chatty else 0)
+    assert [kind for kind in kinds if kind != "status_report"] == [
+        "ready",
+        *("prompt_progress",) * 3,
+        "tokens",
+        "done",
+    ]
