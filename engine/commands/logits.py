@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.config import KvType
 from engine.core.errors import InputError, ResourceError
 from engine.core.files import read_json_value, replacing
 from engine.core.model_config import ModelConfig
 from engine.gguf.reader import GgufFile
-from engine.model.limits import KvType, ModelLimits
+from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
 from engine.ops.select import OPS_NAMES, make_ops
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted

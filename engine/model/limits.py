@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
+from engine.core.config import KvType
 from engine.ops.base import Limits
-
-
-class KvType(enum.StrEnum):
-    """How keys, values and index keys are stored."""
-
-    F32 = "f32"
-    F16 = "f16"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.core.config import KvType
 from engine.core.model_config import ModelConfig, PleConfig
-from engine.model.limits import KvType, ModelLimits
+from engine.model.limits import ModelLimits
 from engine.ops.base import Ops
 from engine.ops.pools import DeltaPool, KvPool, PlePool
 

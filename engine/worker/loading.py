@@ -22,7 +22,7 @@ from engine.core.placement import (
     require_private_memory,
 )
 from engine.gguf.reader import GgufFile
-from engine.model.limits import KvType, ModelLimits
+from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
 from engine.ops.base import Ops
 from engine.ops.select import make_ops
@@ -107,7 +107,7 @@ def load_model(
         max_window=MAX_WINDOW,
         max_sequences=placement.max_sequences,
         context=placement.context,
-        kv_type=KvType(config.kv_type.value),
+        kv_type=config.kv_type,
         kv_pages=placement.kv_pages,
         page_tokens=placement.page_tokens,
         threads=config.threads,
@@ -146,14 +146,14 @@ def load_model(
 def fingerprint(header: ModelHeader, config: RunConfig, ops_name: str) -> str:
     """A short hash of what results depend on: our version, the file, operations, number formats.
 
-    The weights themselves are not read (that would take minutes); their names, types, places and
-    the files' sizes are.
+    The weights themselves are not read (that would take minutes); their names, types and places
+    are. The files are not looked at again: they may be gone by now.
     """
     digest = hashlib.sha256()
     for part in (__version__, ops_name, config.kv_type.value):
         digest.update(part.encode() + b"\0")
-    for path in header.paths:
-        digest.update(f"{path.name}:{path.stat().st_size}\n".encode(errors="surrogateescape"))
-    for name, (shard, info) in sorted(header.tensors.items()):
-        digest.update(f"{name}:{shard}:{info.type.value}:{info.offset}:{info.shape}\n".encode())
+    for path, shard in zip(header.paths, header.shards, strict=True):
+        digest.update(f"{path.name}:{shard.data_start}\n".encode(errors="surrogateescape"))
+    for name, (shard_idx, info) in sorted(header.tensors.items()):
+        digest.update(f"{name}:{shard_idx}:{info.type.value}:{info.offset}:{info.shape}\n".encode())
     return f"fp_{digest.hexdigest()[:12]}"

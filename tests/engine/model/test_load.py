@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from engine.core.config import KvType
 from engine.core.errors import ResourceError
 from engine.core.ggml_types import GgmlType
 from engine.gguf.reader import Tensor
-from engine.model.limits import KvType, ModelLimits
+from engine.model.limits import ModelLimits
 from engine.model.tensor_parts import column_range, row_range
 from engine.model.trunk import Model
 from engine.ops.base import Limits
