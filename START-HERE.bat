@@ -8,7 +8,7 @@ title Stratum
 set "MODE=serve"
 set "SLOW=no"
 set "START=yes"
-set "QUESTION=What does the word river mean?"
+set "QUESTION=What does the word teacher mean?"
 :next_option
 if "%~1"=="" goto options_done
 if /i "%~1"=="--demo" (set "MODE=demo" & shift & goto next_option)
@@ -129,7 +129,7 @@ exit /b %errorlevel%
 :demo
 echo This is Stratum's tiny bundled model: it shows the engine at work, not a large model's knowledge.
 echo Question: %QUESTION%
-"%PYTHON%" -m engine run --prompt "%QUESTION%" --reasoning-effort none --max-tokens 200
+"%PYTHON%" -m engine run --prompt "%QUESTION%" --reasoning-effort none --temperature 0 --max-tokens 200
 set "STATUS=%errorlevel%"
 if "%STATUS%"=="0" exit /b 0
 exit /b %STATUS%

@@ -28,7 +28,7 @@ fail() { # fail STATUS SENTENCE
   exit "$1"
 }
 
-mode=serve slow=no start=yes prompt="What does the word river mean?"
+mode=serve slow=no start=yes prompt="What does the word teacher mean?"
 rest=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -181,7 +181,7 @@ case "$mode" in
   demo)
     say "This is Stratum's tiny bundled model: it shows the engine at work, not a large model's knowledge."
     say "Question: $prompt"
-    exec "$python" -m engine run --prompt "$prompt" --reasoning-effort none --max-tokens 200
+    exec "$python" -m engine run --prompt "$prompt" --reasoning-effort none --temperature 0 --max-tokens 200
     ;;
   test)
     "$python" -m ruff check .

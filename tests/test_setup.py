@@ -111,6 +111,7 @@ def test_the_demo_answers_in_a_fresh_copy_and_quickly_the_second_time(tmp_path: 
     first = setup(folder, "--demo")
     assert first.returncode == 0, first.stderr
     begin = time.monotonic()
+    assert "teaching" in first.stdout, first.stdout  # the bundled model knows this word
     second = setup(folder, "--demo", "--prompt", "Who are you?")
     assert second.returncode == 0, second.stderr
     assert "Installing" not in second.stdout
