@@ -7,10 +7,11 @@ tensors have these sizes is checked in `model_shapes.py`, so every size is bound
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.core.errors import ModelFileError
+from engine.core.gguf_values import quoted
 from engine.core.metadata import MetadataReader, refuse
 from engine.core.model_shapes import HasShape, check_trunk_shapes
 
@@ -121,6 +122,7 @@ class ModelConfig:
             refuse(_missing_embedding_reason(metadata, tensors))
         if len(embedding.shape) != 2:
             refuse(f"its tensor token_embd.weight has the shape {embedding.shape}")
+        _check_tokenizer(metadata, embedding.shape[0])
         config = parse_config(metadata, vocab_size=embedding.shape[0])
         check_trunk_shapes(config, tensors)
         return config
@@ -134,11 +136,21 @@ def check_architecture(metadata: Mapping[str, object]) -> None:
     """
     architecture = metadata.get("general.architecture")
     if architecture != ARCHITECTURE:
-        named = repr(architecture)[:60] if isinstance(architecture, str) else "not stated"
+        named = quoted(architecture) if isinstance(architecture, str) else "not stated"
         raise ModelFileError(
             f"The model's architecture is {named}; this engine runs {ARCHITECTURE} "
             "(Qwen3.8-Flash-Next) only; choose another file.",
             code="unknown_architecture",
+        )
+
+
+def _check_tokenizer(metadata: Mapping[str, object], vocab_size: int) -> None:
+    """Refuse a tokenizer that makes ids which the model does not have; fewer are padding."""
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    num_tokens = len(tokens) if isinstance(tokens, Sequence) else 0
+    if num_tokens > vocab_size:
+        refuse(
+            f"its tokenizer has {num_tokens} tokens, but its embedding has only {vocab_size} rows"
         )
 
 
@@ -296,7 +308,7 @@ def _ple(
             f"its n-gram layer joins {num_heads} rows of {ple.row_width} values, "
             f"which is not the hidden size {hidden_size}"
         )
-    if max(ple.multipliers) * max(vocab_size - 1, 0) >= 1 << 63:
+    if max(ple.multipliers) * max(vocab_size - 1, eos) >= 1 << 63:
         refuse("its n-gram multipliers are too large for its vocabulary")
     return ple
 

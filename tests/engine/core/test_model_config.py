@@ -63,10 +63,28 @@ def test_optional_keys_may_be_missing():
     assert config.ple.image_token_id == config.ple.eos_token_id
 
 
+def test_a_tokenizer_that_knows_more_tokens_than_the_model_is_refused():
+    metadata, tensors = golden()
+    metadata["tokenizer.ggml.tokens"] = [str(i) for i in range(385)]
+    with pytest.raises(ModelFileError, match="385 tokens, but its embedding has only 384 rows"):
+        ModelConfig.from_metadata(metadata, tensors)
+    metadata["tokenizer.ggml.tokens"] = ["a"] * 380  # padded rows are common
+    assert ModelConfig.from_metadata(metadata, tensors).vocab_size == 384
+
+
+def test_the_name_of_an_unknown_architecture_stays_one_quoted_line():
+    changes = {"general__architecture": "a\x1b[31m\n'b'" * 100}
+    with pytest.raises(ModelFileError) as caught:
+        ModelConfig.from_metadata(*golden(**changes))
+    assert caught.value.message.isprintable()
+    assert caught.value.message.count('"') == 2
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"general__architecture": "llama"}, "architecture is 'llama'"),
+        ({"ple__eos_token_id": (1 << 31) - 1}, "multipliers are too large"),
+        ({"general__architecture": "llama"}, 'architecture is "llama"'),
         ({"general__architecture": None}, "architecture is not stated"),
         ({"embedding_length": None}, "lack the key qwen4exp.embedding_length"),
         ({"embedding_length": "128"}, "embedding_length is not a whole number"),
