@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 from engine.core.ggml_types import GgmlType, row_bytes
@@ -117,7 +118,9 @@ def _iq4_nl(blocks: Floats) -> Bytes:
     return np.concatenate([_half_bytes(d), q[:, :16] | q[:, 16:] << np.uint8(4)], axis=1)
 
 
-def _fit(blocks: Floats, scales: Iterable[Floats], levels_of: Levels) -> tuple[Floats, Floats]:
+def _fit(
+    blocks: Floats, scales: Iterable[npt.NDArray[np.floating]], levels_of: Levels
+) -> tuple[Floats, Floats]:
     """The scale (num_blocks,), a float16 number, and levels whose product is nearest to `blocks`.
 
     Args:
@@ -156,10 +159,11 @@ def _extreme(blocks: Floats) -> Floats:
     return np.take_along_axis(blocks, at[:, None], axis=1)[:, 0]
 
 
-def _as_half(d: Floats) -> Floats:
+def _as_half(d: npt.NDArray[np.floating]) -> Floats:
     """The nearest float16 numbers, still as float32: what a decoder will multiply with."""
     with np.errstate(under="ignore"):
-        return np.clip(d, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16).astype(np.float32)
+        half = np.clip(d, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16)
+    return half.astype(np.float32)
 
 
 def _next_half(d: Floats) -> Floats:
