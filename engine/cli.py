@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import NoReturn, Protocol, cast
 
 from engine.core.errors import EngineError
+from engine.core.gguf_values import printable
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ COMMANDS = {
     "bench": "measure the speed on this machine",
     "doctor": "check what works on this machine",
 }
+
+MAX_REPORT_CHARS = 2000
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -181,8 +184,9 @@ def load_command(name: str) -> Command:
 
 
 def report(command: str, message: str) -> None:
-    """One line on standard error."""
-    print(f"engine {command}: {' '.join(message.split())}", file=sys.stderr)
+    """One line on standard error, without what would move a terminal's cursor."""
+    line = " ".join(message.split())
+    print(f"engine {command}: {printable(line, MAX_REPORT_CHARS)}", file=sys.stderr)
 
 
 def discard_output() -> None:

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.commands import Subparsers
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.errors import EngineError, InputError
 from engine.worker.blas_threads import limit_blas_threads
@@ -23,7 +24,6 @@ if TYPE_CHECKING:  # numpy is imported after its threads have been limited
     from engine.core.model_config import ModelConfig
     from engine.worker.loading import LoadedModel
 
-Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
 
 DEFAULT_PROMPT_TOKENS = 256
 DEFAULT_GEN_TOKENS = 64

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,6 +17,8 @@ from urllib.parse import urlsplit
 import requests
 from rich.console import Console
 
+from engine.commands import Subparsers
+from engine.commands.terminal import without_controls
 from engine.core.errors import EngineError, InputError, ResourceError
 
 KEY_VARIABLE = "STRATUM_API_KEY"
@@ -29,7 +30,6 @@ LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 HELP = "/clear starts a new conversation, /exit ends the chat, Ctrl-C stops an answer."
 
 # What a model writes must not move the cursor or rename the window.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class ChatError(EngineError):
@@ -53,7 +53,7 @@ class Answer:
         return message
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "chat",
@@ -200,19 +200,14 @@ def _show(console: Console, deltas: Iterator[dict[str, str]], answer: Answer) ->
             reasoning, content = delta.get("reasoning_content"), delta.get("content")
             if reasoning:
                 answer.reasoning.append(reasoning)
-                console.print(printable(reasoning), style="dim", end="")
+                console.print(without_controls(reasoning), style="dim", end="")
             if content:
                 if answer.reasoning and not answer.content:
                     console.print("\n")
                 answer.content.append(content)
-                console.print(printable(content), end="")
+                console.print(without_controls(content), end="")
     finally:
         console.print()
-
-
-def printable(text: str) -> str:
-    """The text without control characters, newlines and tabs excepted."""
-    return _CONTROLS.sub("", text)
 
 
 def _read_line(is_terminal: bool) -> str | None:

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.commands import Subparsers
 from engine.core.errors import EngineError
 from engine.core.machine import probe_machine
 from engine.core.settings import load_settings
-
-Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
+from engine.core.sizes import size_in_words
 
 BUNDLED_MODEL = Path(__file__).resolve().parents[2] / "assets" / "models" / "stratum-tiny.gguf"
 
@@ -101,8 +101,8 @@ def check_machine() -> list[Finding]:
         Finding(
             "Memory",
             Health.OK if machine.ram_available_bytes > gib else Health.WARNING,
-            f"{machine.ram_available_bytes / gib:.1f} GiB free of "
-            f"{machine.ram_total_bytes / gib:.1f} GiB"
+            f"{size_in_words(machine.ram_available_bytes)} free of "
+            f"{size_in_words(machine.ram_total_bytes)}"
             + ("" if machine.ram_available_bytes > gib else ". Close other programs."),
         ),
     ]

@@ -11,16 +11,17 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.commands import Subparsers
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.gguf_header import ModelHeader, read_model_header
+from engine.core.gguf_values import printable
 from engine.core.machine import probe_machine
 from engine.core.placement import Placement, model_config_of, place_on_cpu
+from engine.core.sizes import size_in_words
 
 if TYPE_CHECKING:
     from engine.core.model_config import ModelConfig
-
-Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
 
 
 def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
@@ -108,7 +109,7 @@ def _lines(header: ModelHeader, model: ModelConfig, placement: Placement) -> lis
     files = "1 file" if len(header.paths) == 1 else f"{len(header.paths)} files"
     attention = sum(kind.value == "attention" for kind in model.layer_kinds)
     lines = [
-        f"{_printable(_name(header))} ({files})",
+        f"{printable(_name(header), 200)} ({files})",
         f"  layers      {model.num_layers} ({model.num_layers - attention} DeltaNet, "
         f"{attention} attention), {model.num_mtp_layers} MTP, "
         f"n-gram layer: {'yes' if model.ple is not None else 'no'}",
@@ -118,26 +119,13 @@ def _lines(header: ModelHeader, model: ModelConfig, placement: Placement) -> lis
         "  formats",
     ]
     lines += [
-        f"    {name:<8} {count:>5} tensors  {_size(size):>10}"
+        f"    {name:<8} {count:>5} tensors  {size_in_words(size):>10}"
         for name, count, size in _formats(header)
     ]
     lines.append("  placement on this machine (CPU)")
     lines += [
-        f"    {part.name:<17} {part.tier.value:<10} {_size(part.num_bytes):>10}  {part.reason}"
+        f"    {part.name:<17} {part.tier.value:<10} {size_in_words(part.num_bytes):>10}  {part.reason}"
         for part in placement.parts
     ]
     lines += [f"  {reason}" for reason in placement.reasons]
     return lines
-
-
-def _size(num_bytes: int) -> str:
-    value = float(num_bytes)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:200]

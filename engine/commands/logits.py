@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from engine.commands import Subparsers
 from engine.core.config import KvType
 from engine.core.errors import InputError, ResourceError
 from engine.core.files import read_json_value, replacing
@@ -24,8 +25,6 @@ from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 
 _MAX_THREADS = 1024  # as in the run config
 _CHUNK_TOKENS = 256  # rows of a pass, a multiple of DeltaNet's blocks
-
-Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
 
 
 def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:

@@ -15,8 +15,10 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
+from engine.commands import Subparsers
+from engine.commands.terminal import without_controls
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.errors import InputError, ModelFileError
@@ -30,8 +32,6 @@ if TYPE_CHECKING:  # imported when used: `--help` and wrong flags must answer at
     from engine.text.prompt import ChatFormat, ChatPrompt
     from engine.worker.loading import LoadedModel
     from engine.worker.messages import Done, Start, Timings
-
-Subparsers = argparse._SubParsersAction  # argparse gives this type no public name
 
 
 def number(text: str) -> float:
@@ -196,6 +196,10 @@ def _start(
     )
     from engine.worker.messages import Start  # noqa: PLC0415
 
+    if not prompt.token_ids:
+        raise InputError(
+            "The model's chat template makes an empty prompt of this. Use another model file."
+        )
     room = loaded.limits.context - len(prompt.token_ids)
     if room < 1:
         raise InputError(
@@ -310,6 +314,11 @@ def _rate(count: int, milliseconds: float) -> float:
     return count / milliseconds * 1000 if milliseconds > 0 else 0.0
 
 
+def _safe_for(stream: TextIO, text: str) -> str:
+    """The text as it is for a file or pipe; a terminal gets no control characters."""
+    return without_controls(text) if stream.isatty() else text
+
+
 class _Printer:
     """Writes an answer as it comes: text to standard output, thinking to standard error."""
 
@@ -324,10 +333,10 @@ class _Printer:
         for event in update.events:
             if isinstance(event, ReasoningDelta) and self._show_thinking:
                 self._dim(is_dim=True)
-                print(event.text, end="", file=sys.stderr, flush=True)
+                print(_safe_for(sys.stderr, event.text), end="", file=sys.stderr, flush=True)
             elif isinstance(event, ContentDelta):
                 self._dim(is_dim=False)
-                print(event.text, end="", flush=True)
+                print(_safe_for(sys.stdout, event.text), end="", flush=True)
                 self._ends_line = event.text.endswith("\n")
 
     def end(self, calls: Sequence[ToolCall]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from engine.commands import Subparsers
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.errors import ConfigError, EngineError
@@ -45,7 +46,7 @@ logger = logging.getLogger(__name__)
 KEYS_VARIABLE = "STRATUM_API_KEYS"
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "serve",

@@ -18,6 +18,7 @@ from engine.core.errors import ConfigError, ResourceError
 from engine.core.gguf_header import ModelHeader, TensorInfo
 from engine.core.machine import Machine
 from engine.core.model_config import LayerKind, ModelConfig
+from engine.core.sizes import size_in_words
 
 DEFAULT_CONTEXT = 32_768
 MAX_WINDOW = 16  # rows of one sequence that a pass can commit in part: last token and 15 drafts
@@ -167,8 +168,8 @@ def require_private_memory(placement: Placement, machine: Machine) -> None:
     """
     if placement.private_bytes > machine.ram_total_bytes:
         raise ResourceError(
-            f"Caches and workspaces need {_gib(placement.private_bytes)} of memory; this machine "
-            f"has {_gib(machine.ram_total_bytes)}. Lower context ({placement.context}), parallel "
+            f"Caches and workspaces need {size_in_words(placement.private_bytes)} of memory; this machine "
+            f"has {size_in_words(machine.ram_total_bytes)}. Lower context ({placement.context}), parallel "
             f"({placement.max_sequences}) or prompt_chunk.",
             code="insufficient_ram",
             params={"needed": placement.private_bytes, "total": machine.ram_total_bytes},
@@ -293,12 +294,12 @@ def _verdict(machine: Machine, needed: int, private: int) -> tuple[Verdict, str]
     total = machine.ram_total_bytes * (1 + _RAM_TOLERANCE)
     if needed <= machine.ram_available_bytes:
         return Verdict.FITS, (
-            f"It fits: {_gib(needed)} needed, {_gib(machine.ram_available_bytes)} free."
+            f"It fits: {size_in_words(needed)} needed, {size_in_words(machine.ram_available_bytes)} free."
         )
     if needed + _SYSTEM_RESERVE_BYTES <= total:
         return Verdict.TIGHT, (
-            f"It is tight: {_gib(needed)} needed, {_gib(machine.ram_available_bytes)} free of "
-            f"{_gib(machine.ram_total_bytes)}. Close other programs before starting."
+            f"It is tight: {size_in_words(needed)} needed, {size_in_words(machine.ram_available_bytes)} free of "
+            f"{size_in_words(machine.ram_total_bytes)}. Close other programs before starting."
         )
     way_out = (
         "Choose a smaller size, or a shorter context."
@@ -306,10 +307,7 @@ def _verdict(machine: Machine, needed: int, private: int) -> tuple[Verdict, str]
         else "Lower context, parallel or prompt_chunk."
     )
     return Verdict.DOES_NOT_FIT, (
-        f"It does not fit: {_gib(needed)} needed, {_gib(machine.ram_total_bytes)} of memory in "
-        f"all. {way_out}"
+        f"It does not fit: {size_in_words(needed)} needed; of "
+        f"{size_in_words(machine.ram_total_bytes)} of memory in all, "
+        f"{size_in_words(_SYSTEM_RESERVE_BYTES)} is left to the system. {way_out}"
     )
-
-
-def _gib(num_bytes: int) -> str:
-    return f"{num_bytes / (1 << 30):.1f} GiB"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import jinja2
 
+from engine.core.gguf_values import printable
 from engine.text.template_limits import (
     BASE_UNITS,
     UNITS_PER_CHAR,
@@ -166,7 +167,7 @@ class ChatTemplate:
         except ConversationRefusedError as error:
             raise TemplateError(
                 "The model's chat template refuses this conversation: "
-                f"{str(error)[:MAX_DETAIL_CHARS]}"
+                f"{printable(str(error), MAX_DETAIL_CHARS)}"
             ) from error
         except RecursionError as error:
             raise TemplateError(
@@ -178,15 +179,15 @@ class ChatTemplate:
         except Exception as error:
             raise TemplateError(
                 "The model's chat template cannot render this conversation: "
-                f"{str(error)[:MAX_DETAIL_CHARS].rstrip('.')}. Use another model file, or another conversation."
+                f"{printable(str(error), MAX_DETAIL_CHARS).rstrip('.')}. Use another model file, or another conversation."
             ) from error
 
 
 def _unreadable(detail: str) -> TemplateError:
+    detail = printable(detail, MAX_DETAIL_CHARS)
     return TemplateError(
-        f"The model's chat template cannot be read: {detail[:MAX_DETAIL_CHARS].rstrip('.')}. Use "
-        "another model file.",
-        params={"detail": detail[:MAX_DETAIL_CHARS]},
+        f"The model's chat template cannot be read: {detail.rstrip('.')}. Use another model file.",
+        params={"detail": detail},
     )
 
 

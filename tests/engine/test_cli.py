@@ -74,6 +74,8 @@ def test_wrong_use_is_one_line_and_status_2(words, part, capsys):
     [
         (InputError("The file is gone.\nReally."), 2, "engine serve: The file is gone. Really."),
         (EngineError("It broke."), 1, "engine serve: It broke."),
+        (EngineError("a\x1b[31mred\x07."), 1, "engine serve: a\\x1b[31mred\\x07."),
+        (EngineError("much " * 9999), 1, "…"),
         (ValueError("odd\nvalue"), 1, "engine serve: internal error: ValueError: odd value."),
         (OSError(28, "No space left"), 1, "reading or writing failed: No space left."),
         (PermissionError(13, "Denied", "a.gguf"), 1, "a.gguf cannot be used: Denied."),

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from engine.cli import main
-from engine.commands.chat import printable
+from engine.commands.terminal import without_controls
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 KEY = "0123456789abcdef"
@@ -105,4 +105,4 @@ def test_an_address_that_is_none_is_refused(capsys, address):
 
 
 def test_control_characters_of_a_model_are_not_printed():
-    assert printable("a\x1b]0;title\x07b\r\n\tc\x9b1m") == "a]0;titleb\n\tc1m"
+    assert without_controls("a\x1b]0;title\x07b\r\n\tc\x9b1m") == "a]0;titleb\n\tc1m"

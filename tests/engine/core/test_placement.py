@@ -96,7 +96,8 @@ def test_the_verdict_follows_memory_and_says_the_sizes(
 ) -> None:
     placement = place_on_cpu(machine(total, free), header, RunConfig())
     assert placement.verdict is verdict
-    assert "GiB" in placement.reasons[0]
+    assert "216.6 MiB needed" in placement.reasons[0]
+    assert ("1.0 GiB is left to the system" in placement.reasons[0]) == (total < 1)
 
 
 def test_context_defaults_to_what_the_model_knows_up_to_32768(header: ModelHeader) -> None:

@@ -297,3 +297,11 @@ def test_rendering_is_repeatable_and_does_not_touch_the_messages():
     assert messages == HISTORY
     assert type(messages[0]["content"]) is str
     assert all(type(span.text) is str for span in first.spans)
+
+
+def test_what_a_template_says_when_it_refuses_stays_one_printable_line():
+    template = ChatTemplate("{{ raise_exception('no\n\x1b[31m' ~ 'x' * 9999) }}")
+    with pytest.raises(TemplateError) as caught:
+        template.render([{"role": "user", "content": "Hi"}])
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 500
