@@ -34,7 +34,7 @@ from engine.ops.weights import DeltaWeights, PleWeights
 from engine.sequence.batch import Batch, BatchEntry, PassResult, logit_rows
 from engine.sequence.plan_builder import PlanBuilder, PlannedRows
 from engine.sequence.rope import RopeAngles
-from engine.sequence.state import SequenceState, StateStore
+from engine.sequence.state import OpenPass, SequenceState, StateStore
 
 if TYPE_CHECKING:
     from engine.gguf.reader import GgufFile
@@ -53,6 +53,7 @@ class PassBuffers:
             block_ratio=config.block_ratio,
             angles=RopeAngles(config.rope_dim, config.rope_theta, config.rope_sections),
         )
+        self.user: object | None = None  # the newest pass that computes in them
 
 
 class Model:
@@ -212,10 +213,13 @@ class Model:
         """
         buffers = self._buffers if buffers is None else buffers
         self._check(batch)
+        opened: list[tuple[SequenceState, OpenPass]] = []
         finished = False
         try:
             for entry in batch.entries:
-                entry.state.begin_pass(entry.token_ids, entry.rope_positions)
+                state = entry.state
+                opened.append((state, state.begin_pass(entry.token_ids, entry.rope_positions)))
+            buffers.user = opened
             plan = buffers.plans.build(
                 [PlannedRows(e.state, e.state.length, e.token_ids) for e in batch.entries]
             )
@@ -224,6 +228,7 @@ class Model:
             for layer_idx, layer in enumerate(self._layers):
                 layer.run(self.ops, plan, rows)
                 yield layer_idx
+                _check_undisturbed(opened, buffers)
             result = self._head(batch, plan, rows, buffers.workspace)
             for index, entry in enumerate(batch.entries):
                 entry.state.finish_pass(result.streams_of(index))
@@ -231,8 +236,9 @@ class Model:
             return result
         finally:
             if not finished:
-                for entry in batch.entries:
-                    entry.state.abandon_pass()
+                for state, open_pass in opened:
+                    if state.is_open(open_pass):
+                        state.abandon_pass()
 
     def workspace_rows(self, num_rows: int) -> RowBuffers:
         """Activations of the pass under way, for looking at it between layers."""
@@ -265,6 +271,14 @@ class Model:
             self.ops.hc_mix(self.weights.final_mix, streams, mixed, None)
             self.ops.matmul([self.weights.output], mixed, [logits])
         return PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
+
+
+def _check_undisturbed(opened: list[tuple[SequenceState, OpenPass]], buffers: PassBuffers) -> None:
+    """Refuse to go on with a pass that would write into what belongs to others by now."""
+    if not all(state.is_open(open_pass) for state, open_pass in opened):
+        raise RuntimeError("a sequence of the pass was released or began another pass")
+    if buffers.user is not opened:
+        raise RuntimeError("another pass has taken the buffers; give it some of `new_buffers`")
 
 
 def check_token_ids(entry: BatchEntry, vocab_size: int) -> None:

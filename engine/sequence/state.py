@@ -94,13 +94,17 @@ class Checkpoint:
 
 
 @dataclass(slots=True, eq=False)
-class _Pass:
-    """The pass that waits for its commit."""
+class OpenPass:
+    """A sequence's part of a pass, from its begin to its commit.
+
+    Attributes:
+        token_ids: its rows.
+        streams: once it is finished, those `[n, hc, H]` after which it can be committed: of all rows
+            if they fit into a window, else of the last one.
+    """
 
     token_ids: Sequence[int]
-    streams: FloatArray | None = (
-        None  # (rows, hc, H) once finished; a view that the next pass reuses
-    )
+    streams: FloatArray | None = None
 
 
 class SequenceState:
@@ -134,14 +138,14 @@ class SequenceState:
         self.last_streams: FloatArray | None = None
         self.rope = RopePositions()
         self.pages = PageTable(store.pages)
-        self._pass: _Pass | None = None
+        self._pass: OpenPass | None = None
         self._released = False
         for view in store.fixed_arrays(self.slot, 0):
             view[...] = 0.0
 
     # -- passes, called by the model -------------------------------------------------------------
 
-    def begin_pass(self, token_ids: Sequence[int], rope_positions: IntArray | None) -> None:
+    def begin_pass(self, token_ids: Sequence[int], rope_positions: IntArray | None) -> OpenPass:
         """Make room for a pass over these tokens; an earlier uncommitted pass is forgotten.
 
         Raises:
@@ -160,13 +164,20 @@ class SequenceState:
             )
         self._store.copy_pages(self.pages.make_writable(self.length, stop))
         self.rope.extend(len(token_ids), rope_positions)
-        self._pass = _Pass(token_ids)
+        self._pass = OpenPass(token_ids)
+        return self._pass
+
+    def is_open(self, opened: OpenPass) -> bool:
+        """Whether this pass is the sequence's newest, and the sequence still there."""
+        return self._pass is opened
 
     def finish_pass(self, streams: FloatArray) -> None:
-        """The pass has run through all layers and can be committed."""
+        """The pass has run through all layers and can be committed; streams `[rows, hc, H]`."""
         if self._pass is None:
             raise RuntimeError("no pass was begun")
-        self._pass.streams = streams
+        is_window = len(streams) <= self._store.max_window
+        # A copy: the next pass, of any sequence, reuses the buffer.
+        self._pass.streams = (streams if is_window else streams[-1:]).copy()
 
     def abandon_pass(self) -> None:
         """Forget a pass that was not committed."""
@@ -203,7 +214,7 @@ class SequenceState:
         if num_tokens:
             self.half = 1 - self.half
             self.length += num_tokens
-            self.last_streams = streams[num_tokens - 1].copy()
+            self.last_streams = streams[num_tokens - 1 if len(streams) == num_rows else -1].copy()
             keep = self._store.num_tail_tokens
             newest = tuple(int(t) for t in token_ids[max(0, num_tokens - keep) : num_tokens])
             self.token_tail = (*self.token_tail, *newest)[-keep:] if keep else ()

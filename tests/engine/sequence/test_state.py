@@ -184,6 +184,61 @@ def test_a_pass_left_open_goes_on_after_another_sequences_pass(ops_name):
     long.commit(40)
 
 
+def test_a_commit_after_another_sequences_pass_keeps_its_own_streams(ops_name):
+    model = load_golden("full", ops_name)
+    tokens = tokens_of("full")
+    first, second, alone = (model.new_sequence() for _ in range(3))
+    run_tokens(model, alone, tokens[:3])
+    forward(model, first, tokens[:6])
+    forward(model, second, tokens[50:80])
+    first.commit(3)
+    second.commit(30)
+    assert_same_bits(state_bits(model, first), state_bits(model, alone))
+
+
+def test_a_pass_whose_sequence_was_released_meanwhile_cannot_touch_its_successor(ops_name):
+    model = load_golden("full", ops_name)
+    tokens = tokens_of("full")
+    wanted = run_tokens(model, model.new_sequence(), tokens[:40])
+    sequence = model.new_sequence()
+    layers = model.layers(Batch([BatchEntry(sequence, tokens[90:120])]), model.new_buffers())
+    next(layers)
+    slot = sequence.slot
+    sequence.release()
+    successor = model.new_sequence()
+    assert successor.slot == slot
+    forward(model, successor, tokens[:40], LogitsWanted.NONE)
+    with pytest.raises(RuntimeError, match="released or began another pass"):
+        next(layers)
+    successor.commit(40)
+    after = run_tokens(model, successor, tokens[40:50])
+    again = model.new_sequence()
+    np.testing.assert_array_equal(run_tokens(model, again, tokens[:40]), wanted)
+    np.testing.assert_array_equal(run_tokens(model, again, tokens[40:50]), after)
+
+
+def test_a_forgotten_pass_that_is_closed_late_leaves_the_newer_one_alone(ops_name):
+    model = load_golden("full", ops_name)
+    tokens = tokens_of("full")
+    sequence = model.new_sequence()
+    layers = model.layers(Batch([BatchEntry(sequence, tokens[:20])]))
+    next(layers)
+    forward(model, sequence, tokens[20:28])
+    layers.close()
+    sequence.commit(8)
+    assert sequence.length == 8
+
+
+def test_a_pass_whose_buffers_were_taken_by_another_cannot_go_on(ops_name):
+    model = load_golden("full", ops_name)
+    first, second = model.new_sequence(), model.new_sequence()
+    layers = model.layers(Batch([BatchEntry(first, [1, 2, 3])]))
+    next(layers)
+    forward(model, second, [4, 5])
+    with pytest.raises(RuntimeError, match="buffers"):
+        next(layers)
+
+
 def test_an_uncommitted_pass_is_forgotten_by_the_next(ops_name):
     model = load_golden("full", ops_name)
     tokens = tokens_of("full")
