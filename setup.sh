@@ -82,8 +82,8 @@ sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' >>"$log" 2>&1
 
 find_python() {
   local name
-  for name in ${STRATUM_PYTHON:-} python3.12 python3.13 python3.11 python3 python; do
-    if command -v "$name" >/dev/null 2>&1 && usable_python "$name"; then
+  for name in "${STRATUM_PYTHON:-}" python3.12 python3.13 python3.11 python3 python; do
+    if [ -n "$name" ] && command -v "$name" >/dev/null 2>&1 && usable_python "$name"; then
       command -v "$name"
       return 0
     fi

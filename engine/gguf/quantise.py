@@ -162,7 +162,7 @@ def _extreme(blocks: Floats) -> Floats:
 def _as_half(d: npt.NDArray[np.floating]) -> Floats:
     """The nearest float16 numbers, still as float32: what a decoder will multiply with."""
     with np.errstate(under="ignore"):
-        half = np.clip(d, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16)
+        half: npt.NDArray[np.float16] = np.clip(d, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16)
     return half.astype(np.float32)
 
 
