@@ -12,7 +12,6 @@ crash. One JSON object on stdout tells what happened.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import importlib
 import json
@@ -27,6 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine.core.errors import EngineError
+from tests.support.address_space import limit_address_space
 from tests.support.gguf_mutator import load_seed, mutate, write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +88,7 @@ def _main(order: dict) -> None:
     findings: list[str] = []
     slowest: tuple[float, str] = (0.0, "")
     with tempfile.TemporaryDirectory() as folder:
-        _limit_address_space(order["limit_bytes"])
+        limit_address_space(order["limit_bytes"])
         for index in range(order["start"], order["start"] + order["count"]):
             mutant = mutate(seeds, order["seed"], index)
             path = write(mutant, Path(folder))
@@ -129,16 +129,6 @@ def _try(action: Callable[[Path], object], path: Path) -> tuple[str, str]:
     if close is not None:
         close()
     return "accepted", ""
-
-
-def _limit_address_space(extra_bytes: int) -> None:
-    """Make every allocation fail that would bring this process `extra_bytes` above what it has."""
-    with contextlib.suppress(ImportError):  # Windows has no such limit; the rest is checked there
-        import resource  # noqa: PLC0415  POSIX only
-
-        used_pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        limit = used_pages * resource.getpagesize() + extra_bytes
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 if __name__ == "__main__":

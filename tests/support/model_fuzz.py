@@ -9,7 +9,6 @@ object on stdout: `outcomes` (kind -> how many) and `findings` (sentences).
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import json
 import os
@@ -27,6 +26,7 @@ from engine.gguf.reader import Tensor
 from engine.model.trunk import Model
 from engine.ops.base import Ops
 from engine.ops.select import make_ops
+from tests.support.address_space import limit_address_space
 from tests.support.golden import forward, golden_limits, model_file
 
 _CASES = ("full", "odd", "nople", "quant-Q2_0")
@@ -140,7 +140,7 @@ def _main(ops_name: str, seed: int, count: int) -> None:
     for case in _CASES:
         model_file(case)
     ops = make_ops(ops_name, _LIMITS.for_ops())
-    _limit_address_space()
+    limit_address_space(_LIMIT_BYTES)
     for index in range(count):
         wild, story = make_wild(seed, index)
         faulthandler.dump_traceback_later(_SECONDS_EACH, exit=True)
@@ -164,15 +164,6 @@ def _try(wild: WildFile, ops: Ops) -> str:
     except BaseException as error:  # noqa: BLE001  every other exception is what we look for
         return f"finding: {type(error).__name__}: {error}"
     return "accepted"
-
-
-def _limit_address_space() -> None:
-    with contextlib.suppress(ImportError):  # Windows has no such limit; the rest is checked there
-        import resource  # noqa: PLC0415  POSIX only
-
-        used_pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        limit = used_pages * resource.getpagesize() + _LIMIT_BYTES
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 if __name__ == "__main__":

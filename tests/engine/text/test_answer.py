@@ -6,11 +6,9 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from gguf import GGUFReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,8 +25,8 @@ from engine.text.events import (
     merge_events,
 )
 from engine.text.parser import Phase
-from engine.text.tokenizer import Tokenizer
 from tests.engine.text.parser_corpus import TOOLS, call
+from tests.support.golden_tokenizer import golden_tokenizer
 
 SPECIAL = {"<think>": 256, "</think>": 257, "<tool_call>": 258, "</tool_call>": 259}
 SPECIAL |= {"<|im_start|>": 260, "<|im_end|>": 261, "<|endoftext|>": 262}
@@ -220,10 +218,7 @@ def test_the_phase_follows_the_model() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_model_file_s_own_tokens_give_the_same_answer(size: int) -> None:
-    fields = GGUFReader(Path(__file__).parents[2] / "golden" / "full.gguf").fields
-    tokenizer = Tokenizer.from_metadata(
-        {name: field.contents() for name, field in fields.items() if name.startswith("tokenizer.")}
-    )
+    tokenizer = golden_tokenizer("full")
     text = f"hm 🤔\n</think>\n\nÄh…\n\n{call('read', ('path', 'ñ</parameter>.txt'))}<|im_end|>"
     ids = tokenizer.encode(text, parse_special=True)
     answer = AnswerStream(

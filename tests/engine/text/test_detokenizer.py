@@ -5,22 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gguf import GGUFReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.errors import InputError
 from engine.text.detokenizer import StreamingDetokenizer
-from engine.text.tokenizer import Tokenizer
+from tests.support.golden_tokenizer import golden_tokenizer
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-TOKENIZER = Tokenizer.from_metadata(
-    {
-        key: field.contents()
-        for key, field in GGUFReader(GOLDEN / "full.gguf").fields.items()
-        if key.startswith("tokenizer.")
-    }
-)
+TOKENIZER = golden_tokenizer("full")
 
 
 def stream(ids: list[int]) -> list[str]:

@@ -9,7 +9,6 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from gguf import GGUFReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,16 +20,10 @@ from engine.text.template import (
     TemplateOptions,
     ThinkingLevel,
 )
-from engine.text.tokenizer import Tokenizer
+from tests.support.golden_tokenizer import golden_tokenizer
 
 ROOT = Path(__file__).parents[3]
-TOKENIZER = Tokenizer.from_metadata(
-    {
-        key: field.contents()
-        for key, field in GGUFReader(ROOT / "tests" / "golden" / "full.gguf").fields.items()
-        if key.startswith("tokenizer.")
-    }
-)
+TOKENIZER = golden_tokenizer("full")
 SOURCE = (ROOT / "assets" / "models" / "chat_template.jinja").read_text(encoding="utf-8")
 FORMAT = ChatFormat(TOKENIZER, ChatTemplate(SOURCE))
 CASES = json.loads(

@@ -11,7 +11,6 @@ from unittest import mock
 import numpy as np
 import pytest
 import tokenizers
-from gguf import GGUFReader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,22 +18,14 @@ from engine.core.errors import InputError, ModelFileError
 from engine.text import tokenizer as tokenizer_module
 from engine.text.tokenizer import PRE_TOKENIZER_REGEX, Tokenizer
 from engine.text.vocabulary import BYTE_OF_CHAR
+from tests.support.golden_tokenizer import tokenizer_metadata
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 NAMES = ("full", "nople", "odd")
 SPECIALS = ["<|im_end|>", "<|im_start|>", "<tool_call>", "</think>", "<|image_pad|>"]
 
 
-def load_metadata(name: str) -> dict[str, object]:
-    reader = GGUFReader(GOLDEN / f"{name}.gguf")
-    return {
-        key: field.contents()
-        for key, field in reader.fields.items()
-        if key.startswith("tokenizer.")
-    }
-
-
-METADATA = {name: load_metadata(name) for name in NAMES}
+METADATA = {name: tokenizer_metadata(name) for name in NAMES}
 TOKENIZERS = {name: Tokenizer.from_metadata(METADATA[name]) for name in NAMES}
 FULL = TOKENIZERS["full"]
 
