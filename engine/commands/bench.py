@@ -105,6 +105,8 @@ def _measure(loaded: LoadedModel, num_prompt: int, num_gen: int) -> _Run:
 
     vocab_size = loaded.limits.vocab_size
     prompt = [(7919 * i + 17) % vocab_size for i in range(num_prompt)]
+    import numpy as np  # noqa: PLC0415
+
     generation = generate(
         loaded.model,
         prompt,
@@ -113,8 +115,9 @@ def _measure(loaded: LoadedModel, num_prompt: int, num_gen: int) -> _Run:
         stop_ids=(),
         limits=loaded.limits,
     )
-    for _ in generation:
-        pass
+    with np.errstate(all="ignore"):  # numbers that are none are found where tokens are chosen
+        for _ in generation:
+            pass
     if generation.done is None or generation.done.timings.generated_tokens != num_gen:
         raise EngineError("The measured run ended early; this is a fault of the program.")
     timings = generation.done.timings

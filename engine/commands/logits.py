@@ -57,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{arguments.tokens} holds {len(token_ids)} tokens, but the model's context is "
                 f"{config.context_length}; give it fewer tokens."
             )
-        logits = compute_logits(file, token_ids, arguments.ops, arguments.threads)
+        with np.errstate(all="ignore"):  # what a damaged file gives is in the result for all to see
+            logits = compute_logits(file, token_ids, arguments.ops, arguments.threads)
     write_logits(arguments.out, logits)
     return 0
 

@@ -93,6 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = config_from_arguments(arguments)
     body = request_body(arguments)
 
+    import numpy as np  # noqa: PLC0415
+
     from engine.core.gguf_header import read_model_header  # noqa: PLC0415
     from engine.worker.loading import load_model  # noqa: PLC0415
 
@@ -104,7 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         start = _start(config, request, prompt, chat, loaded)
         printer = None if arguments.json else _Printer(show_thinking=arguments.show_thinking)
-        result = _answer(loaded, start, request, prompt, chat, printer)
+        with np.errstate(all="ignore"):  # numbers that are none are found where tokens are chosen
+            result = _answer(loaded, start, request, prompt, chat, printer)
     finally:
         loaded.close()
     if arguments.json:

@@ -325,7 +325,7 @@ class Scheduler:
         try:
             token_id = request.sampler.sample(logits, use_penalties=not request.rules.is_in_call)
         except EngineError as error:
-            logger.error("sampling failed: %s", error)  # noqa: TRY400  # a sentence, not a fault of ours
+            logger.info("sampling failed: %s", error)  # the sentence itself goes to the person
             self._end(request, "error", error.message)
             return
         added: list[int] = []
@@ -355,7 +355,7 @@ class Scheduler:
         if isinstance(error, ResourceError) and len(self._running) > 1:
             request.shortage = error.message
             return
-        logger.warning("a request ends with an error: %s", error)
+        logger.info("a request ends with an error: %s", error)
         self._end(request, "error", error.message)
 
     # -- ends ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import queue
 import time
 import traceback
 
+import numpy as np
 import psutil
 from pydantic import ValidationError
 
@@ -43,7 +44,8 @@ def run_worker(channel: Channel) -> int:
     """Serve the front until it asks to quit; the result is the exit status."""
     worker = Worker(channel)
     try:
-        worker.serve()
+        with np.errstate(all="ignore"):  # numbers that are none are found where tokens are chosen
+            worker.serve()
     except EngineError as error:
         logger.error("the worker ends: %s", error)  # noqa: TRY400  # a sentence, not a fault of ours
         channel.send(Failed(error.code, error.message, error.params))

@@ -86,7 +86,7 @@ def test_a_result_larger_than_the_memory_is_said_in_one_sentence(tmp_path, capsy
     def refuse(*_arguments: object) -> None:
         raise MemoryError
 
-    numpy = SimpleNamespace(empty=refuse, float32=np.float32)
+    numpy = SimpleNamespace(empty=refuse, errstate=np.errstate, float32=np.float32)
     monkeypatch.setattr("engine.commands.logits.np", numpy)
     assert run(tmp_path, "[1, 2]") == 1
     assert "not enough memory for the logits of 2 tokens" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 
 from engine.cli import main
 from engine.core.config import BUNDLED_MODEL
+from engine.core.gguf_header import read_model_header
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN_MODEL = ROOT / "tests" / "golden" / "nople.gguf"
@@ -174,6 +175,26 @@ def test_wrong_use_is_status_2_and_one_line(
     assert (status, out) == (2, "")
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_a_file_whose_weights_are_no_numbers_is_one_line(tmp_path: Path):
+    header = read_model_header(BUNDLED_MODEL)
+    damaged = bytearray(BUNDLED_MODEL.read_bytes())
+    info = header.tensors["output_hc_norm.weight"][1]
+    start = header.shards[0].data_start + info.offset
+    damaged[start : start + info.num_bytes] = b"\x7e" * info.num_bytes  # near 1e38
+    path = tmp_path / "damaged.gguf"
+    path.write_bytes(damaged)
+    result = subprocess.run(
+        [sys.executable, "-m", "engine", "run", "--prompt", "Hi", "--model", str(path), *SHORT],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "computed no usable numbers" in result.stderr
 
 
 def test_help_is_shown_without_loading_numpy():
