@@ -20,12 +20,14 @@ from tests.support.golden import (
     OPS_NAMES,
     REFERENCE_BOUND,
     arrays,
+    forward,
     golden_limits,
     load_golden,
     make_golden_ops,
     model_file,
     run_tokens,
 )
+from tests.support.model_fuzz import WildFile
 
 NUM_TOKENS = 40  # past the point where attention becomes sparse
 
@@ -151,3 +153,17 @@ def test_limits_are_checked_and_rounded_to_the_models_blocks():
     assert limits.num_pages(3) == 8
     assert limits.for_ops().num_pages == 8
     assert ModelLimits(kv_pages=5).for_ops().num_pages == ModelLimits(kv_pages=5).num_pages(4) == 5
+
+
+@pytest.mark.parametrize("ops_name", OPS_NAMES)
+@pytest.mark.parametrize("name", ["output_hc_norm.weight", "blk.0.hc_attn_norm.weight"])
+def test_numbers_that_are_none_reach_the_logits(name: str, ops_name: str):
+    file = model_file("full")
+    good = file.tensors[name]
+    broken = Tensor(name, good.type, good.shape, np.full_like(good.data, 0xFF))
+    wild = WildFile(dict(file.metadata), dict(file.tensors) | {name: broken})
+    limits = golden_limits(max_sequences=1)
+    model = Model.load(wild, make_golden_ops(ops_name, limits), limits)  # type: ignore[arg-type]
+    with np.errstate(all="ignore"):
+        logits = forward(model, model.new_sequence(), [1, 2, 3]).logits
+    assert np.isnan(logits).all()
