@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from engine.core.errors import ConfigError, InputError, ResourceError
+from engine.core.strict_json import BadJsonError, parse_json
 
 JsonObject = dict[str, object]
 
@@ -92,20 +93,11 @@ def read_json_value(path: Path, way_out: str, error_type: type[InputError] = Inp
     if len(raw) > MAX_JSON_BYTES:
         raise error_type(f"{path} has more than {MAX_JSON_BYTES >> 20} MiB; {way_out}.")
     try:
-        return json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        return parse_json(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise error_type(f"{path} is not UTF-8 text; {way_out}.") from error
-    except (ValueError, RecursionError) as error:
-        reason = str(error)
-        if isinstance(error, RecursionError):
-            reason = "it is nested too deeply"
-        elif not isinstance(error, json.JSONDecodeError) and "digits" in reason:
-            reason = "a number has too many digits"
-        raise error_type(f"{path} is not valid JSON ({reason}); {way_out}.") from error
-
-
-def _refuse_constant(word: str) -> float:
-    raise ValueError(f"{word} is not a number")
+    except BadJsonError as error:
+        raise error_type(f"{path} is not valid JSON ({error}); {way_out}.") from error
 
 
 def read_json(path: Path, newest_format: int) -> JsonObject:

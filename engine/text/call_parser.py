@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 
+from engine.core.strict_json import parse_json
 from engine.text.call_body import CallBody
 from engine.text.events import CallDelta, CallEnd, CallStart, Event, Tag
 from engine.text.tool_table import ToolShape, ToolTable
 from engine.text.value_reader import FUNCTION_OPEN, NAME_ENDS, SPACE
-from engine.text.values import parse_json, to_json
+from engine.text.values import to_json
 
 MAX_SPACE_CHARS = 8  # white space between <tool_call> and what it opens
 
@@ -274,5 +275,5 @@ def _decode_json_call(body: str) -> tuple[str, str] | None:
         if not isinstance(arguments, Mapping):
             return None
         return call["name"], to_json(arguments)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None

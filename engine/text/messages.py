@@ -8,11 +8,11 @@ of earlier calls). This module knows nothing of templates or tokens.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 
 from engine.core.errors import InputError
+from engine.core.strict_json import BadJsonError, parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -120,8 +120,8 @@ def _arguments(arguments: object) -> Message:
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         return {}
     try:
-        decoded = json.loads(str(arguments), object_pairs_hook=_first_wins)
-    except (ValueError, RecursionError):
+        decoded = parse_json(str(arguments), first_wins=True)  # T14
+    except BadJsonError:
         decoded = arguments
     if decoded is None:
         return {}
@@ -129,14 +129,6 @@ def _arguments(arguments: object) -> Message:
         return decoded
     logger.warning("an earlier tool call has arguments that are no JSON object; kept as text")
     return {"arguments": str(arguments)}
-
-
-def _first_wins(pairs: list[tuple[str, object]]) -> Message:
-    """T14: of two values for one parameter the first counts."""
-    first: Message = {}
-    for key, value in pairs:
-        first.setdefault(key, value)
-    return first
 
 
 def _order_results(messages: list[Message]) -> None:

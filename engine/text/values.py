@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NoReturn
 
+from engine.core.strict_json import parse_json
 from engine.text.schema_kinds import ONLY_STRING, JsonKind, Kinds, kind_of
 
 DECISION_CHARS = 64  # characters after which a union with string is no longer re-examined
@@ -48,15 +48,6 @@ def to_json(value: object) -> str:
     return compact
 
 
-def parse_json(text: str) -> object:
-    """The value that the text spells; ValueError when it is not strict JSON or nests too deep."""
-    try:
-        value: object = json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    return value
-
-
 def argument_json(text: str, kinds: Kinds | None) -> str:
     """The JSON text of one parameter's value.
 
@@ -69,7 +60,7 @@ def argument_json(text: str, kinds: Kinds | None) -> str:
     try:
         typed = _typed(text, kinds)
         return string_json(text) if typed is None else typed
-    except (ValueError, RecursionError):
+    except ValueError:
         return string_json(text)
 
 
@@ -87,10 +78,6 @@ def surely_string(head: str, kinds: Kinds | None) -> bool:
         return False
     allowed = frozenset({JsonKind.OBJECT, JsonKind.ARRAY}) if kinds is None else kinds
     return not any(_may_become(start, kind) for kind in allowed)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _typed(text: str, kinds: Kinds | None) -> str | None:
