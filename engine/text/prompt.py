@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.core.errors import InputError
 from engine.text.messages import normalise_messages
 from engine.text.template import ChatTemplate, RenderedPrompt, TemplateOptions
 from engine.text.tokenizer import Tokenizer
@@ -32,6 +33,16 @@ class ChatPrompt:
     token_ids: list[int]
     text: str
     starts_in_thinking: bool
+
+
+class PromptTooLongError(InputError):
+    """A prompt is certain to be longer than was allowed; it has `least_tokens` or more."""
+
+    code = "prompt_too_long"
+
+    def __init__(self, least_tokens: int) -> None:
+        super().__init__(f"The prompt has at least {least_tokens} tokens. Shorten it.")
+        self.least_tokens = least_tokens
 
 
 def encode_prompt(tokenizer: Tokenizer, rendered: RenderedPrompt) -> list[int]:
@@ -89,16 +100,37 @@ class ChatFormat:
         messages: Sequence[Mapping[str, object]],
         tools: Sequence[Mapping[str, object]] | None = None,
         options: TemplateOptions | None = None,
+        *,
+        answer_start: str = "",
+        max_tokens: int | None = None,
     ) -> ChatPrompt:
         """The prompt for OpenAI-shaped messages (they are normalised here).
 
+        Args:
+            messages: the conversation.
+            tools: declarations as the client sent them.
+            options: thinking level and the like.
+            answer_start: text that the model goes on from; special tokens in it are plain text.
+            max_tokens: refuse a prompt that is certain to be longer without the work of counting.
+                One that is returned may be longer still.
+
         Raises:
+            PromptTooLongError: see `max_tokens`.
             InputError: the conversation cannot be rendered (code `template_error`).
         """
+        # Whatever the template, a message is at least one token.
+        self._check_least(len(messages), max_tokens)
         rendered = self.template.render(normalise_messages(messages), tools=tools, options=options)
+        num_chars = len(answer_start) + sum(len(span.text) for span in rendered.spans)
+        self._check_least(self.tokenizer.least_tokens(num_chars), max_tokens)
         token_ids = encode_prompt(self.tokenizer, rendered)
+        token_ids += self.tokenizer.encode(answer_start)
         return ChatPrompt(
             token_ids=token_ids,
             text=rendered.text,
             starts_in_thinking=starts_in_thinking(token_ids, self.tokenizer),
         )
+
+    def _check_least(self, num_tokens: int, max_tokens: int | None) -> None:
+        if max_tokens is not None and num_tokens > max_tokens:
+            raise PromptTooLongError(num_tokens)

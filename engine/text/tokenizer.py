@@ -49,6 +49,9 @@ MAX_BLANK_RUN = 2_000_000
 _BLANKS = re.compile(r"\s+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
+# NFC joins at most three characters into one (a Hangul syllable of three letters).
+MAX_NFC_SHRINK = 3
+
 # The special tokens are found by one alternation, so they are limited far above any real model
 # (about 280 tokens of up to 20 characters).
 MAX_SPECIAL_TOKENS = 1024
@@ -94,6 +97,8 @@ class Tokenizer:
         self._bpe = _build_bpe(vocabulary)
         self._normaliser = normalizers.NFC()
         self.vocab_size = len(vocabulary.tokens)
+        # In the byte alphabet a character is a byte; a token covers no more characters than that.
+        self._longest_token_chars = max(map(len, vocabulary.tokens), default=1)
         self.structure = StructureIds(
             think=self.special_id("<think>"),
             think_end=self.special_id("</think>"),
@@ -143,6 +148,13 @@ class Tokenizer:
             else:
                 ids.append(special)
         return ids
+
+    def least_tokens(self, num_chars: int) -> int:
+        """How many tokens a text of this length has at the least, whatever it says.
+
+        A cheap answer to "can this fit at all" before millions of characters are merged.
+        """
+        return num_chars // (MAX_NFC_SHRINK * self._longest_token_chars)
 
     def split_special(self, text: str) -> Iterator[tuple[str, int | None]]:
         """`text` cut at its special tokens: (piece, None) for text, (spelling, id) for a token."""
