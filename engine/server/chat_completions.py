@@ -9,12 +9,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from engine.core.errors import EngineError
 from engine.server.answers import json_response, unless_gone
-from engine.server.bodies import ClientGone, read_object
+from engine.server.bodies import ClientGone, parse_object, read_body
 from engine.server.chat_chunks import (
     ChatHead,
     JsonObject,
@@ -25,8 +26,8 @@ from engine.server.chat_chunks import (
     progress_chunk_part,
 )
 from engine.server.chat_request import ChatRequest, read_chat_request
-from engine.server.context import output_room
-from engine.server.errors import ApiError
+from engine.server.context import output_room, prompt_too_long
+from engine.server.errors import ApiError, internal_error
 from engine.server.front import Front, new_id
 from engine.server.generation import (
     Began,
@@ -37,13 +38,20 @@ from engine.server.generation import (
     PromptRead,
 )
 from engine.server.sse import DONE, SseResponse, data_event
+from engine.text.prompt import PromptTooLongError
 from engine.text.template import TemplateOptions, ThinkingLevel
 
 logger = logging.getLogger(__name__)
 
-# Rendering and tokenizing a longer conversation is left to a thread.
-THREAD_CHARS = 20_000
-THREAD_TOOLS = 16
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A request that was checked; `fitted` is the header about a lowered output cap."""
+
+    request: ChatRequest
+    model: str
+    plan: GenerationPlan
+    fitted: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +64,15 @@ class _Job:
     headers: dict[str, str]
 
 
-def chat_router(front: Front) -> APIRouter:
+def chat_routes(front: Front) -> list[Route]:
     """The route."""
-    router = APIRouter()
 
-    @router.post("/v1/chat/completions", response_model=None)
     async def chat_completions(request: Request) -> Response:
         front.check_open()
-        data = await read_object(request, front.config.max_body_mib)
-        job = await _admit(front, request.scope["state"]["request_id"], data)
+        raw = await read_body(request, front.config.max_body_mib)
+        # In a thread whatever the size: a long body must not hold up the streams of others.
+        prepared = await asyncio.to_thread(_prepare, front, raw)
+        job = _admit(front, request.scope["state"]["request_id"], prepared)
         if job.request.stream:
             return SseResponse(
                 _stream(job),
@@ -83,30 +91,23 @@ def chat_router(front: Front) -> APIRouter:
         took_ms = round((time.monotonic() - started_s) * 1000)
         return json_response(body, headers={**job.headers, "openai-processing-ms": str(took_ms)})
 
-    return router
+    return [Route("/v1/chat/completions", chat_completions, methods=["POST"])]
 
 
-async def _admit(front: Front, request_id: str, data: dict[str, object]) -> _Job:
-    """Check everything that can be checked before a header is sent, and enter the queue."""
-    chat = read_chat_request(data, front.config, front.model.tokenizer.vocab_size)
+def _prepare(front: Front, raw: bytes) -> _Prepared:
+    """Check everything that can be checked before a header is sent.
+
+    Raises:
+        ApiError: 400 or 404.
+    """
+    chat = read_chat_request(parse_object(raw), front.config, front.model.tokenizer.vocab_size)
     model = front.check_model(chat.model)
-    plan, fitted = await _plan(front, chat)
-    headers = {"x-seed": str(chat.sampling.seed)}
-    if fitted is not None:
-        headers["x-fit-max-tokens"] = fitted
-        logger.info("%s: output cap lowered: %s", request_id, fitted)
-    head = ChatHead(new_id("chatcmpl-"), int(time.time()), model, chat.include_usage)
-    return _Job(chat, Generation(front, request_id, "chat", plan), head, headers)
-
-
-async def _plan(front: Front, chat: ChatRequest) -> tuple[GenerationPlan, str | None]:
-    """Render and count the prompt; the second value is the header about a lowered cap."""
-    size = sum(len(str(message["content"])) for message in chat.messages)
     try:
-        if size > THREAD_CHARS or len(chat.tools.rendered) > THREAD_TOOLS:
-            prompt, in_thinking = await asyncio.to_thread(_render, front, chat)
-        else:
-            prompt, in_thinking = _render(front, chat)
+        prompt, in_thinking = _render(front, chat)
+    except PromptTooLongError as error:
+        raise prompt_too_long(
+            f"at least {error.least_tokens}", error.least_tokens, front.context
+        ) from error
     except EngineError as error:  # the template refuses the conversation, or a text is too long
         code = "template_error" if error.code.startswith("template") else "invalid_value"
         raise ApiError(400, code, error.message, param="messages") from error
@@ -121,7 +122,23 @@ async def _plan(front: Front, chat: ChatRequest) -> tuple[GenerationPlan, str | 
         budget=chat.budget,
         choices=chat.choices,
     )
-    return plan, room.header
+    return _Prepared(chat, model, plan, room.header)
+
+
+def _admit(front: Front, request_id: str, prepared: _Prepared) -> _Job:
+    """Enter the queue.
+
+    Raises:
+        ApiError: 429 or 503.
+    """
+    chat = prepared.request
+    generation = Generation(front, request_id, "chat", prepared.plan)
+    headers = {"x-seed": str(chat.sampling.seed)}
+    if prepared.fitted is not None:
+        headers["x-fit-max-tokens"] = prepared.fitted
+        logger.info("%s: output cap lowered: %s", request_id, prepared.fitted)
+    head = ChatHead(new_id("chatcmpl-"), int(time.time()), prepared.model, chat.include_usage)
+    return _Job(chat, generation, head, headers)
 
 
 def _render(front: Front, chat: ChatRequest) -> tuple[tuple[int, ...], bool]:
@@ -132,10 +149,10 @@ def _render(front: Front, chat: ChatRequest) -> tuple[tuple[int, ...], bool]:
         messages,
         chat.tools.rendered or None,
         TemplateOptions(ThinkingLevel(chat.effort.value), chat.preserve_thinking),
+        answer_start=continued,
+        max_tokens=front.context,
     )
-    # The beginning of an answer is its author's text: no special tokens in it.
-    ids = (*prompt.token_ids, *front.model.tokenizer.encode(continued))
-    return ids, prompt.starts_in_thinking
+    return tuple(prompt.token_ids), prompt.starts_in_thinking
 
 
 async def _whole(job: _Job) -> JsonObject:
@@ -207,8 +224,3 @@ async def _chunks(job: _Job) -> AsyncGenerator[JsonObject, None]:
     if chat.include_usage:
         usage = {"usage": count.usage(), "timings": count.timings_object()}
         yield {**head.chunk(fingerprint, []), **usage}
-
-
-def internal_error() -> ApiError:
-    """500 for our own mistakes; the details are in the log."""
-    return ApiError(500, "internal_error", "The server made a mistake; its log has the details.")

@@ -21,6 +21,7 @@ from engine.worker.messages import SamplingParams
 logger = logging.getLogger(__name__)
 
 MAX_CHOICES = 4
+MAX_MODEL_CHARS = 512
 CAP_NAMES = ("max_completion_tokens", "max_tokens", "n_predict")
 
 # Fields that would change the output, with what to do instead.
@@ -89,6 +90,8 @@ def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: in
     body = Fields(data)
     _refuse(body)
     model = body.string("model")
+    if model is not None and len(model) > MAX_MODEL_CHARS:  # it is echoed in every chunk
+        raise invalid_value("model", f"may be at most {MAX_MODEL_CHARS} characters long")
     messages = read_messages(body)
     tools = read_tools(body)
     continues = messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1]
@@ -123,7 +126,7 @@ def _refuse(body: Fields) -> None:
         if value is None:
             continue
         if key.startswith(REFUSED_PREFIX):
-            raise unsupported_parameter(key, "output cannot be constrained yet")
+            raise unsupported_parameter(body.at(key), "output cannot be constrained yet")
         if key in REFUSED and value is not False:
             raise unsupported_parameter(key, REFUSED[key])
     if body.boolean("add_generation_prompt") is False:

@@ -36,14 +36,7 @@ def output_room(num_prompt: int, cap: int | None, context: int, *, fit: bool) ->
     """
     room = context - num_prompt
     if room < 1:
-        raise ApiError(
-            400,
-            "context_length_exceeded",
-            f"This model's maximum context length is {context} tokens, and the prompt has "
-            f"{num_prompt} tokens. Shorten the conversation.",
-            param="messages",
-            extra={"n_prompt_tokens": num_prompt, "n_ctx": context},
-        )
+        raise prompt_too_long(f"{num_prompt}", num_prompt, context)
     if cap is None:
         return OutputRoom(room)
     if cap <= room:
@@ -58,4 +51,16 @@ def output_room(num_prompt: int, cap: int | None, context: int, *, fit: bool) ->
         "Shorten the conversation or lower the output limit.",
         param="messages",
         extra={"n_prompt_tokens": num_prompt, "n_ctx": context, "max_tokens": cap},
+    )
+
+
+def prompt_too_long(has: str, num_prompt: int, context: int) -> ApiError:
+    """400 for a prompt that has (`has`: in words) more tokens than the context."""
+    return ApiError(
+        400,
+        "context_length_exceeded",
+        f"This model's maximum context length is {context} tokens, and the prompt has {has} "
+        "tokens. Shorten the conversation.",
+        param="messages",
+        extra={"n_prompt_tokens": num_prompt, "n_ctx": context},
     )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from engine.server.answers import json_response
-from engine.server.bodies import read_object
+from engine.server.bodies import parse_object, read_body
 from engine.server.errors import ApiError
 from engine.server.fields import Fields
 from engine.server.front import Front
@@ -20,30 +21,30 @@ SHUTDOWN_PATH = "/shutdown"
 REQUESTS_PREFIX = "/v1/requests/"
 
 
-def control_router(front: Front) -> APIRouter:
+def control_routes(front: Front) -> list[Route]:
     """The routes."""
-    router = APIRouter()
 
-    @router.post(REQUESTS_PREFIX + "{request_id}/cancel", response_model=None)
-    async def cancel(request_id: str) -> Response:
+    async def cancel(request: Request) -> Response:
+        request_id = request.path_params["request_id"]
         front.active.find(request_id).cancel()
         return json_response({"id": request_id, "status": "cancelled"})
 
-    @router.post(SHUTDOWN_PATH, response_model=None)
     async def shutdown(request: Request) -> Response:
         if not _is_loopback_peer(request):
             raise ApiError(
                 403, "origin_not_allowed", "Only this machine itself may stop the server."
             )
-        body: dict[str, object] = {}
-        if request.headers.get("content-length", "0") != "0":
-            body = await read_object(request, front.config.max_body_mib)
+        raw = await read_body(request, front.config.max_body_mib)
+        body = parse_object(raw) if raw else {}
         front.stop_is_forced = Fields(body).boolean("force") is True
         front.is_stopping = True
         front.stop_requested.set()
         return json_response({"status": "stopping"})
 
-    return router
+    return [
+        Route(REQUESTS_PREFIX + "{request_id}/cancel", cancel, methods=["POST"]),
+        Route(SHUTDOWN_PATH, shutdown, methods=["POST"]),
+    ]
 
 
 def _is_loopback_peer(request: Request) -> bool:

@@ -75,6 +75,11 @@ class ApiError(Exception):
         }
 
 
+def shortened(text: str, limit: int = 80) -> str:
+    """What a client wrote, fit to be quoted in a sentence."""
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
 def _retry_headers(code: str) -> dict[str, str]:
     if code in NEVER_RETRY:
         return {"x-should-retry": "false"}
@@ -120,6 +125,11 @@ def unsupported_value(param: str, reason: str) -> ApiError:
 def not_found(message: str = "There is nothing at this address.") -> ApiError:
     """An unknown path or id."""
     return ApiError(404, "not_found", message)
+
+
+def internal_error() -> ApiError:
+    """500 for our own mistakes; the details are in the log."""
+    return ApiError(500, "internal_error", "The server made a mistake; its log has the details.")
 
 
 def json_type(value: object) -> str:

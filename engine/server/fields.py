@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from engine.server.errors import invalid_type, invalid_value, missing
+from engine.server.errors import invalid_type, invalid_value, missing, shortened
 
 INT64_MAX = 2**63 - 1
 
@@ -34,6 +34,7 @@ class Fields:
 
     def at(self, key: str) -> str:
         """The path of a key, for errors."""
+        key = shortened(key)  # it may be the client's own
         return f"{self.path}.{key}" if self.path else key
 
     def get(self, key: str) -> object:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from engine.core.config import RunConfig
 from engine.server.active import ActiveRequests
-from engine.server.errors import ApiError
+from engine.server.errors import ApiError, shortened
 from engine.server.model_side import ModelSide
 from engine.server.queue import RequestQueue
 from engine.server.security import SecurityPolicy
@@ -93,7 +93,9 @@ class Front:
 
 def unknown_model(name: str) -> ApiError:
     """404 for a model that is not served here."""
-    shown = name if len(name) <= 80 else name[:77] + "..."
     return ApiError(
-        404, "model_not_found", f"The model {shown} is not served here; see GET /v1/models."
+        404,
+        "model_not_found",
+        f"The model {shortened(name)} is not served here; see GET /v1/models.",
+        param="model",
     )

@@ -5,19 +5,20 @@ Plain ASGI, because it must act before routing, see streams, and never buffer th
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Iterable
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.server.answers import json_response
 from engine.server.bodies import ClientGone
-from engine.server.chat_completions import internal_error
 from engine.server.control import REQUESTS_PREFIX, SHUTDOWN_PATH
-from engine.server.errors import ApiError
+from engine.server.errors import ApiError, internal_error, not_found
 from engine.server.front import Front, new_id
 from engine.server.security import Access, RequestHeaders, Rule
 
@@ -37,49 +38,51 @@ HEADER_NAME = re.compile(r"[a-z0-9-]{1,64}")
 class Gateway:
     """Wraps the routes."""
 
-    def __init__(self, app: ASGIApp, front: Front) -> None:
-        self._app = app
+    def __init__(self, routes: ASGIApp, front: Front) -> None:
+        self._routes = routes
         self._front = front
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request; anything but HTTP goes straight through."""
-        if scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1000})
-            return
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        path = normal_path(scope["path"])
-        scope["path"] = path
-        scope["raw_path"] = path.encode("utf-8", "replace")
+        """Handle one request."""
+        scope["path"] = normal_path(scope["path"])
+        scope["app"] = self  # with this key Starlette's router raises its 404 and 405
         request_id = new_id("req_")
-        scope.setdefault("state", {})["request_id"] = request_id
-        access = access_of(path)
-        headers = read_headers(scope["headers"])
-        common = {"x-request-id": request_id, "x-content-type-options": "nosniff"}
-        sender = _Sender(send, common)
+        scope["state"]["request_id"] = request_id
+        sender = _Sender(send, {"x-request-id": request_id, "x-content-type-options": "nosniff"})
         try:
-            _check_size(scope["headers"])
-            is_preflight = scope["method"] == "OPTIONS"
-            if is_preflight:
-                access = Access(needs_key=False, rule=access.rule)  # browsers send none
-            self._front.security.check(headers, access)
-            sender.add(self._front.security.cors_headers(headers, access))
-            if is_preflight:
-                await _preflight(scope, sender.extra)(scope, receive, sender)
-            else:
-                await self._app(scope, receive, sender)
-        except ApiError as error:
-            if error.status == 401:  # a refused host or origin gets no CORS headers
-                sender.add(self._front.security.cors_headers(headers, access))
-            await error_response(error)(scope, receive, sender)
+            await self._handle(scope, receive, sender)
         except ClientGone:
-            logger.debug("%s: the client closed the connection", request_id)
+            logger.debug("%s: the client closed the connection, or stopped reading", request_id)
+            scope["state"]["abort"]()
+            await asyncio.sleep(0)  # uvicorn learns of it, and does not miss the rest
+        except ApiError as error:
+            await self._answer(error, scope, receive, sender)
+        except HTTPException as error:
+            await self._answer(_routing_error(error), scope, receive, sender)
         except Exception:
             logger.exception("%s failed", request_id)
-            if not sender.has_started:
-                await error_response(internal_error())(scope, receive, sender)
+            await self._answer(internal_error(), scope, receive, sender)
+
+    async def _handle(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
+        security = self._front.security
+        access = access_of(scope["path"])
+        _check_size(scope)
+        headers = read_headers(scope["headers"])
+        security.check_source(headers, access)
+        sender.add(security.cors_headers(headers, access))
+        if scope["method"] == "OPTIONS":  # browsers send no key with it
+            await _preflight(scope, sender.extra)(scope, receive, sender)
+            return
+        security.check_key(headers, access)
+        await self._routes(scope, receive, sender)
+
+    async def _answer(
+        self, error: ApiError, scope: Scope, receive: Receive, sender: _Sender
+    ) -> None:
+        """The error as JSON, unless an answer is under way: then uvicorn closes the connection."""
+        if not sender.has_started:
+            response = json_response(error.openai_body(), error.status, error.headers)
+            await response(scope, receive, sender)
 
 
 class _Sender:
@@ -101,9 +104,13 @@ class _Sender:
         await self._send(message)
 
 
-def error_response(error: ApiError) -> Response:
-    """An error in the OpenAI shape; the Anthropic routes will choose theirs by path."""
-    return json_response(error.openai_body(), error.status, error.headers)
+def _routing_error(error: HTTPException) -> ApiError:
+    """What the router itself answers: 404 and 405."""
+    if error.status_code != 405:
+        return not_found()
+    allow = (error.headers or {}).get("Allow", "")
+    message = f"This address does not take that method; it takes {allow}."
+    return ApiError(405, "method_not_allowed", message, headers={"allow": allow})
 
 
 def normal_path(path: str) -> str:
@@ -140,9 +147,10 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
     )
 
 
-def _check_size(raw: Iterable[tuple[bytes, bytes]]) -> None:
+def _check_size(scope: Scope) -> None:
     # h11's own limit holds only for headers that arrive in several reads.
-    if sum(len(name) + len(value) for name, value in raw) > HEADER_BLOCK_BYTES:
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    if size + sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BLOCK_BYTES:
         raise ApiError(400, "invalid_value", "The request's headers are larger than 32 KiB.")
 
 

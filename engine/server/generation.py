@@ -231,7 +231,7 @@ class _Choice:
             yield self._end(FinishReason.CANCELLED, Timings())
             return
         self._active.phase = Phase.READING
-        self._active.on_end = handle.cancel
+        self._active.on_end = lambda: self._end_from_outside(handle)
         ready = self._front.worker.ready
         yield Began(self._index, ready.fingerprint if ready is not None else "")
         done: Done | None = None
@@ -252,6 +252,11 @@ class _Choice:
             handle.cancel()
         for step in await self._finish(done):
             yield step
+
+    def _end_from_outside(self, handle: RequestHandle) -> None:
+        handle.cancel()
+        if self._active.abort_error is not None:  # not waited for: the worker may hang
+            handle.put(Done(handle.request_id, "cancelled", Timings()))
 
     async def _begin(self) -> RequestHandle | None:
         """Wait for the model and start there; None when the owner cancelled meanwhile."""

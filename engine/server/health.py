@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from engine.server.answers import json_response
 from engine.server.errors import ApiError
@@ -12,13 +13,10 @@ from engine.worker.messages import Progress
 from engine.worker.supervisor import WorkerState
 
 
-def health_router(front: Front) -> APIRouter:
+def health_routes(front: Front) -> list[Route]:
     """The routes."""
-    router = APIRouter()
 
-    @router.get("/health", response_model=None)
-    @router.get("/v1/health", response_model=None)
-    async def health() -> Response:
+    async def health(_request: Request) -> Response:
         match front.worker.state:
             case WorkerState.LOADING:
                 progress = loaded_share(front.worker.progress)
@@ -29,11 +27,10 @@ def health_router(front: Front) -> APIRouter:
             case state:
                 return json_response({"status": "ok", "loaded": state is WorkerState.READY})
 
-    @router.api_route("/", methods=["GET", "HEAD"], response_model=None)
-    async def root() -> Response:
+    async def root(_request: Request) -> Response:
         return PlainTextResponse("Stratum is running. The API is at /v1.\n")
 
-    return router
+    return [Route("/health", health), Route("/v1/health", health), Route("/", root)]
 
 
 def loaded_share(progress: Progress | None) -> float:

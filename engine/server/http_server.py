@@ -21,31 +21,63 @@ from engine.server.gateway import HEADER_BLOCK_BYTES
 
 MAX_CONNECTIONS = 128
 KEEP_ALIVE_S = 75
-# A new connection must send its first request's headers in this time.
-FIRST_REQUEST_S = 30
+# The headers of a request must arrive in this time, and the first ones in it after connecting; so
+# must the rest of a body whose request was refused.
+HEADERS_S = 30.0
 STOP_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)
 )
 
 
 class JsonH11Protocol(H11Protocol):
-    """uvicorn's HTTP/1.1, with a JSON body for broken requests and a limit on connections."""
+    """uvicorn's HTTP/1.1, for clients that may be clumsy or hostile.
+
+    The body of a 400 for what is no HTTP is JSON too. Connections are limited in number, and none
+    is held by a client that sends its headers in drops, does not read its answer, or sends on and
+    on while it waits.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, unless there are too many."""
+        self._headers_due_s: float | None = None
         if len(self.connections) >= MAX_CONNECTIONS:
             transport.abort()
             return
         super().connection_made(transport)
-        # uvicorn arms this timer after an answer only; the first request's end disarms it.
-        self.timeout_keep_alive_task = self.loop.call_later(
-            FIRST_REQUEST_S, self.timeout_keep_alive_handler
-        )
+        # For the gateway: `close` would wait for ever for a client that does not read.
+        self.app_state = {**self.app_state, "abort": transport.abort}
+        self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a connection that was taken."""
-        if getattr(self, "transport", None) is not None:
+        if self.transport is not None:
             super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came."""
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            if self.timeout_keep_alive_task is None and not self.transport.is_closing():
+                self._await_headers()
+            return
+        self._headers_due_s = None
+        if not self.cycle.more_body:
+            # uvicorn stops reading at a second request, and then would not see the client go.
+            self.flow.resume_reading()
+            if len(self.conn.trailing_data[0]) > HEADER_BLOCK_BYTES:
+                self.transport.abort()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End a connection on which nothing happens, or that does not read its answer."""
+        self.transport.abort()
+
+    def _await_headers(self) -> None:
+        """Give the client its time for the headers, counted from their first byte."""
+        if self._headers_due_s is None:
+            self._headers_due_s = self.loop.time() + HEADERS_S
+        self.timeout_keep_alive_task = self.loop.call_at(
+            self._headers_due_s, self.timeout_keep_alive_handler
+        )
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, or has no or two Host headers."""

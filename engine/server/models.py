@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from engine.server.answers import json_response
 from engine.server.front import Front, unknown_model
@@ -16,12 +17,9 @@ JsonObject = dict[str, object]
 MODEL_STATES = {WorkerState.READY: "loaded", WorkerState.LOADING: "loading"}
 
 
-def models_router(front: Front) -> APIRouter:
+def models_routes(front: Front) -> list[Route]:
     """The routes. None of them loads the model."""
-    router = APIRouter()
 
-    @router.get("/v1/models", response_model=None)
-    @router.get("/models", response_model=None)
     async def list_models(request: Request) -> Response:
         names = [front.model.name, *front.model.aliases]
         body: JsonObject = {
@@ -35,13 +33,17 @@ def models_router(front: Front) -> APIRouter:
             body["models"] = []  # Codex logs a decode error without this key
         return json_response(body)
 
-    @router.get("/v1/models/{model_id:path}", response_model=None)
-    async def retrieve_model(model_id: str) -> Response:
+    async def retrieve_model(request: Request) -> Response:
+        model_id = request.path_params["model_id"]  # may hold slashes
         if not front.model.knows(model_id):
             raise unknown_model(model_id)
         return json_response(model_entry(front, model_id))
 
-    return router
+    return [
+        Route("/v1/models", list_models),
+        Route("/models", list_models),
+        Route("/v1/models/{model_id:path}", retrieve_model),
+    ]
 
 
 def model_entry(front: Front, name: str) -> JsonObject:

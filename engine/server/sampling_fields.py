@@ -96,7 +96,7 @@ def _read_logit_bias(body: Fields, vocab_size: int) -> tuple[tuple[int, float], 
         raise invalid_value("logit_bias", f"may hold at most {MAX_BIASES} tokens")
     biases: dict[int, float] = {}
     for key in table.data:
-        path = f"logit_bias.{key}"
+        path = table.at(key)
         digits = key.strip()
         if not (digits.isascii() and digits.isdecimal()) or int(digits[:12]) >= vocab_size:
             raise invalid_value(path, f"is no token id; ids go from 0 to {vocab_size - 1}")

@@ -24,6 +24,11 @@ DESKTOP_SCHEMES = frozenset({"app", "chrome-extension", "moz-extension", "vscode
 DEFAULT_PORTS = {"http": 80, "https": 443}
 DOCKER_HOST = "host.docker.internal"
 MIN_KEY_CHARS = 16
+# What pages of other origins may read of an answer's headers, beside the usual ones.
+EXPOSED_HEADERS = (
+    *("x-request-id", "x-seed", "x-fit-max-tokens", "openai-processing-ms"),
+    *("retry-after", "x-should-retry"),
+)
 
 
 class Rule(Enum):
@@ -108,28 +113,52 @@ class SecurityPolicy:
             cors_any=cors_any,
         )
 
-    def check(self, headers: RequestHeaders, access: Access) -> None:
-        """Refuse a request that may not use the route.
+    def check_source(self, headers: RequestHeaders, access: Access) -> None:
+        """Refuse a request by where it comes from.
 
         Raises:
-            ApiError: 400 for a missing or doubled Host, 403 for a host or origin, 401 for a key.
+            ApiError: 400 for a missing or doubled Host, 403 for a host or origin.
         """
         self._check_host(headers, access)
-        self._check_origin(headers, access)
-        if access.needs_key and self.key_digests:
-            self._check_key(headers)
+        if headers.origin is None:
+            if headers.sec_fetch_site == "cross-site":
+                raise _origin_refused()
+        elif not self._allows(headers.origin, headers.hosts[0], access):
+            raise _origin_refused()
+
+    def check_key(self, headers: RequestHeaders, access: Access) -> None:
+        """Refuse a request without a key where one is needed.
+
+        Raises:
+            ApiError: 401.
+        """
+        if not (access.needs_key and self.key_digests):
+            return
+        scheme, _, token = (headers.authorization or "").partition(" ")
+        bearer = token.strip() if scheme.lower() == "bearer" else ""
+        matches = False
+        for given in (bearer, headers.x_api_key or ""):
+            digest = _digest(given)
+            for known in self.key_digests:  # no early end: the time must not tell which matched
+                matches |= hmac.compare_digest(digest, known)
+        if not matches:
+            raise ApiError(
+                401,
+                "invalid_api_key",
+                "The API key is missing or wrong. Send it as Authorization: Bearer KEY.",
+                headers={"www-authenticate": "Bearer"},
+            )
 
     def cors_headers(self, headers: RequestHeaders, access: Access) -> dict[str, str]:
-        """The CORS headers of an answer; empty unless the page's origin was opened in the config."""
-        origin = parse_origin(headers.origin)
+        """The CORS headers for a page that passed `check_source`: it may read what it may ask.
+
+        Control routes are opened to no page of another origin.
+        """
         if headers.origin is None or access.rule is Rule.CONTROL:
-            return {}
-        listed = origin is not None and (origin in self.cors or origin in self.trusted)
-        if not listed and not self.cors_any:
             return {}
         return {
             "access-control-allow-origin": headers.origin,
-            "access-control-expose-headers": "x-request-id, x-seed, x-fit-max-tokens",
+            "access-control-expose-headers": ", ".join(EXPOSED_HEADERS),
             "vary": "Origin",
         }
 
@@ -149,42 +178,17 @@ class SecurityPolicy:
                 "to the setting allowed_hosts.",
             )
 
-    def _check_origin(self, headers: RequestHeaders, access: Access) -> None:
-        if headers.origin is None:
-            if headers.sec_fetch_site == "cross-site":
-                raise _origin_refused()
-            return
-        origin = parse_origin(headers.origin)
-        if origin is None:
-            if self.cors_any and access.rule is Rule.USE:
-                return
-            raise _origin_refused()
-        if origin == _own_origin(headers.hosts[0], origin.scheme) or origin in self.trusted:
-            return
-        if access.rule is Rule.USE and (
-            origin.is_loopback
-            or origin.scheme in DESKTOP_SCHEMES
-            or origin in self.cors
-            or self.cors_any
-        ):
-            return
-        raise _origin_refused()
-
-    def _check_key(self, headers: RequestHeaders) -> None:
-        scheme, _, token = (headers.authorization or "").partition(" ")
-        bearer = token.strip() if scheme.lower() == "bearer" else ""
-        matches = False
-        for given in (bearer, headers.x_api_key or ""):
-            digest = _digest(given)
-            for known in self.key_digests:  # no early end: the time must not tell which matched
-                matches |= hmac.compare_digest(digest, known)
-        if not matches:
-            raise ApiError(
-                401,
-                "invalid_api_key",
-                "The API key is missing or wrong. Send it as Authorization: Bearer KEY.",
-                headers={"www-authenticate": "Bearer"},
-            )
+    def _allows(self, text: str, host: str, access: Access) -> bool:
+        """Whether pages of an origin may use a route."""
+        origin = parse_origin(text)
+        if origin is not None:
+            if origin == _own_origin(host, origin.scheme) or origin in self.trusted:
+                return True
+            if access.rule is Rule.USE and (
+                origin.is_loopback or origin.scheme in DESKTOP_SCHEMES or origin in self.cors
+            ):
+                return True
+        return self.cors_any and access.rule is Rule.USE
 
 
 def is_loopback_address(host: str) -> bool:

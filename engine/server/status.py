@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from engine.server.active import Phase
 from engine.server.answers import json_response
@@ -19,16 +20,13 @@ JsonObject = dict[str, object]
 BUSY_PHASES = (Phase.TOOL_CALL, Phase.ANSWERING, Phase.THINKING, Phase.READING)
 
 
-def status_router(front: Front) -> APIRouter:
-    """The route."""
-    router = APIRouter()
+def status_routes(front: Front) -> list[Route]:
+    """The route, under both of its names."""
 
-    @router.get("/status", response_model=None)
-    @router.get("/v1/status", response_model=None)
-    async def status() -> Response:
+    async def status(_request: Request) -> Response:
         return json_response(describe(front))
 
-    return router
+    return [Route(path, status) for path in ("/status", "/v1/status")]
 
 
 def describe(front: Front) -> JsonObject:

@@ -6,14 +6,16 @@ the cache of earlier turns depends on every byte (spec/tools_format.md, T9).
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 
+from engine.core.strict_json import BadJsonError, parse_json
 from engine.server.errors import (
+    ApiError,
     invalid_type,
     invalid_value,
     missing,
+    shortened,
     unsupported_parameter,
     unsupported_value,
 )
@@ -74,9 +76,10 @@ def decode_twice(body: Fields, key: str) -> list[object]:
     value = body.get(key)
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise invalid_type(key, "an array", "") from error
+            value = parse_json(value)
+        except BadJsonError as error:
+            reason = f"{key} must be an array; as a string it is not valid JSON: {error}."
+            raise ApiError(400, "invalid_type", reason, param=key) from error
     if value is None:
         return []
     if not isinstance(value, list):
@@ -119,13 +122,18 @@ def _calls_wanted(body: Fields, names: frozenset[str]) -> bool:
         if not names:
             raise invalid_value("tool_choice", f"is {choice}, but no tools are declared")
         raise unsupported_value("tool_choice", f"can not be {choice} yet; use auto or none")
-    table = Fields.of(choice, "tool_choice")
+    if not isinstance(choice, dict):
+        raise invalid_type("tool_choice", "a string or an object", choice)
+    table = Fields(choice, "tool_choice")
     kind = table.string("type")
     if kind == "function":
-        function = table.table("function") or table
+        function = table if table.get("name") is not None else table.table("function")
+        if function is None:
+            raise missing("tool_choice.function")
         name = function.required_string("name")
         if name not in names:
-            raise invalid_value(function.at("name"), f"is {name}, which tools does not declare")
+            reason = f"is {shortened(name)}, which tools does not declare"
+            raise invalid_value(function.at("name"), reason)
     elif kind != "allowed_tools":
         raise invalid_value("tool_choice.type", "must be function or allowed_tools")
     raise unsupported_value("tool_choice", "can not force a function yet; use auto or none")

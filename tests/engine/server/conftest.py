@@ -128,10 +128,13 @@ def start_server(tmp_path_factory):
     """A function that starts servers; all of them must stop cleanly when the module is done."""
     servers = []
 
-    def start(script=None, *flags, environment=None):
+    def start(script=None, *flags, environment=None, wait=True):
         folder = tmp_path_factory.mktemp("server ü")
-        servers.append(launch(folder, script, flags, environment or {}))
-        return servers[-1]
+        server = launch(folder, script, flags, environment or {})
+        servers.append(server)
+        while wait and server.http.get("/health").status_code == 503:
+            time.sleep(0.02)
+        return server
 
     yield start
     statuses = [server.stop() for server in servers]

@@ -299,3 +299,60 @@ def test_a_client_that_vanishes_while_sending_leaves_no_trace(server):
     connection.close()
     assert server.chat("hello").status_code == 200
     assert "Traceback" not in server.log()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"logit_bias": {"z" * 100_000: 1}},
+        {"guided_" + "z" * 100_000: 1},
+        {"model": "z" * 100_000},
+        {"tools": [TOOL], "tool_choice": {"type": "function", "name": "z" * 100_000}},
+        {"messages": [{"role": "z" * 100_000}]},
+    ],
+)
+def test_an_error_quotes_no_long_texts_of_the_client(server, fields):
+    reply = server.http.post("/v1/chat/completions", json={"messages": HELLO, **fields})
+    assert error_of(reply, 400)["param"]
+    assert len(reply.content) < 1000
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"1", b"null", b"{"])
+def test_what_is_no_field_has_no_param(server, raw):
+    reply = server.http.post("/v1/chat/completions", content=raw, headers=JSON)
+    assert error_of(reply, 400)["param"] is None
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("messages", "hello"),
+        ("messages", '[{"role": "user", "content": "x", "a": NaN}]'),
+        ("messages", '[{"role": "user", "content": "x", "a": 1e999}]'),
+        ("tools", "[" * 1000 + "]" * 1000),
+    ],
+)
+def test_a_field_that_was_encoded_twice_is_as_strict_as_the_body(server, key, text):
+    reply = server.http.post("/v1/chat/completions", json={"messages": HELLO, key: text})
+    assert error_of(reply, 400)["param"] == key
+
+
+@pytest.mark.parametrize("messages", [HELLO * 60_000, [{"role": "user", "content": "a" * 990_000}]])
+def test_what_cannot_fit_whatever_it_says_is_refused_without_counting(server, messages):
+    body = json.dumps({"messages": messages}, separators=(",", ":")).encode()[: 1 << 20]
+    if not body.endswith(b"}"):  # too many for the body limit of this server
+        messages = messages[:20_000]
+    error = error_of(server.http.post("/v1/chat/completions", json={"messages": messages}), 400)
+    assert error["code"] == "context_length_exceeded"
+    assert "at least" in error["message"]
+    assert error["n_prompt_tokens"] > error["n_ctx"]
+
+
+def test_earlier_calls_with_wild_arguments_do_not_end_a_conversation(server):
+    for arguments in ("[" * 900 + "]" * 900, '{"a": ' + "[" * 900 + "]" * 900 + "}", '{"a": NaN}'):
+        call = {**CALL, "function": {"name": "now", "arguments": arguments}}
+        turns = [*HELLO, {"role": "assistant", "tool_calls": [call]}]
+        reply = server.http.post("/v1/chat/completions", json={"model": "mine", "messages": turns})
+        # 900 brackets are more tokens than this context has; what counts is the reason
+        if reply.status_code != 200:
+            assert error_of(reply, 400)["code"] == "context_length_exceeded"

@@ -13,8 +13,9 @@ import pytest
 GOOD = {"when": "GOOD", "times": 0, "text": "Hm.</think>\n\nFine."}
 CRASH = {"when": "CRASH", "text": "one two three four", "fault": {"kind": "crash", "after": 2}}
 ERROR = {"when": "ERROR", "text": "one two three", "fault": {"kind": "error", "after": 1}}
-FLOOD = {"when": "FLOOD", "times": 0, "text": "word " * 12000, "group": 50}
-SLOW = {"when": "SLOW", "times": 0, "text": "word " * 3000, "delay_ms": 5}
+# Two words: one alone would end the answer as a repetition.
+FLOOD = {"when": "FLOOD", "times": 0, "text": "to and fro " * 6000, "group": 50}
+SLOW = {"when": "SLOW", "times": 0, "text": "to and fro " * 1500, "delay_ms": 5}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def test_a_request_that_fails_alone_is_500_and_not_to_be_retried(server):
 
 def test_requests_wait_for_a_slow_load_with_keep_alives(start_server):
     script = {"load": {"delay_ms": 2500, "steps": 5}, "answers": [GOOD]}
-    server = start_server(script, "--sse-keepalive-s", "1")
+    server = start_server(script, "--sse-keepalive-s", "1", wait=False)
     health = server.http.get("/health")
     assert health.status_code == 503
     assert health.json()["status"] == "loading"
@@ -82,7 +83,7 @@ def test_requests_wait_for_a_slow_load_with_keep_alives(start_server):
 
 def test_a_failed_load_is_503_for_all_who_wait_and_told_by_status(start_server):
     load = {"delay_ms": 300, "fail_code": "out_of_memory", "fail_message": "Not enough memory."}
-    server = start_server({"load": load, "answers": [GOOD]})
+    server = start_server({"load": load, "answers": [GOOD]}, wait=False)
     reply = server.chat("GOOD")
     assert reply.status_code == 503
     assert reply.json()["error"]["code"] == "load_failed"
@@ -139,3 +140,26 @@ def test_a_forced_shutdown_ends_running_answers_with_an_error(start_server):
     assert result["events"][-2]["error"]["code"] == "shutting_down"
     assert server.process.wait(timeout=10) == 0
     assert not record_path.exists()
+
+
+def test_a_worker_that_hangs_does_not_hold_up_a_forced_shutdown(start_server):
+    hang = {
+        "when": "HANG",
+        "times": 0,
+        "text": "one two three",
+        "fault": {"kind": "hang", "after": 2},
+    }
+    server = start_server({"answers": [hang]})
+    streamed = server.raw_chat("HANG", stream=True)
+    whole = server.raw_chat("HANG", stream=False)
+    server.wait_for(lambda s: len(s["requests"]) == 2)
+    server.wait_for(lambda s: any(request["generated"] == 2 for request in s["requests"]))
+    server.http.post("/shutdown", json={"force": True})
+    for connection in (streamed, whole):
+        received = b""
+        while part := connection.recv(65536):
+            received += part
+        connection.close()
+        assert b'"code":"shutting_down"' in received
+    assert server.process.wait(timeout=15) == 0
+    assert "Traceback" not in server.log()

@@ -7,7 +7,7 @@ import time
 import openai
 import pytest
 
-SLOW = {"when": "SLOW", "times": 0, "text": "word " * 3000, "delay_ms": 5}
+SLOW = {"when": "SLOW", "times": 0, "text": "to and fro " * 1500, "delay_ms": 5}
 PROMPT = {
     "when": "LONGREAD",
     "times": 0,

@@ -23,7 +23,9 @@ CONTROL = Access(rule=Rule.CONTROL)
 def refusal(policy, access=None, **headers):
     headers = {"hosts": ("127.0.0.1:8080",), **headers}
     try:
-        policy.check(RequestHeaders(**headers), access or Access())
+        given, access = RequestHeaders(**headers), access or Access()
+        policy.check_source(given, access)
+        policy.check_key(given, access)
     except ApiError as error:
         return error.status
     return None
@@ -110,7 +112,9 @@ def test_cors_origins_may_generate_and_not_control():
     assert policy.cors_headers(shown, Access())["access-control-allow-origin"] == headers["origin"]
     assert policy.cors_headers(shown, CONTROL) == {}
     local = RequestHeaders(hosts=("localhost",), origin="http://localhost:3000")
-    assert policy.cors_headers(local, Access()) == {}
+    assert policy.cors_headers(local, Access())["access-control-allow-origin"] == local.origin
+    program = RequestHeaders(hosts=("localhost",))
+    assert policy.cors_headers(program, Access()) == {}
 
 
 def test_every_origin_needs_a_key_and_then_still_the_key_decides():

@@ -128,6 +128,38 @@ def test_an_opened_origin_gets_its_cors_headers(keyed):
     assert refused.headers["access-control-allow-origin"] == "https://chat.example"
 
 
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://[::1]:9", "app://obsidian.md"])
+def test_a_page_of_this_machine_may_ask_and_read_the_answer(server, origin):
+    asked = {
+        "origin": origin,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "content-type",
+    }
+    allowed = server.http.options("/v1/chat/completions", headers=asked)
+    assert allowed.status_code == 204
+    assert "content-type" in allowed.headers["access-control-allow-headers"]
+    answers = [allowed, post(server, origin=origin)]
+    answers.append(server.http.get("/nothing", headers={"origin": origin}))
+    for answer in answers:
+        assert answer.headers["access-control-allow-origin"] == origin
+        assert answer.headers["vary"] == "Origin"
+    assert "x-request-id" in answers[1].headers["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "https://trusted.example"])
+def test_control_routes_are_opened_to_no_page_of_another_origin(server, origin):
+    for method in ("OPTIONS", "POST"):
+        reply = server.http.request(method, "/v1/requests/x/cancel", headers={"origin": origin})
+        assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
+def test_a_preflight_passes_wherever_the_request_with_its_key_would(keyed):
+    headers = {"host": "my-tunnel.example", "origin": "https://chat.example"}
+    reply = keyed.http.options("/v1/chat/completions", headers=headers)
+    assert reply.status_code == 204
+    assert reply.headers["access-control-allow-origin"] == "https://chat.example"
+
+
 def test_a_key_is_needed_and_accepted_in_both_headers(keyed):
     missing = post(keyed)
     assert missing.status_code == 401
