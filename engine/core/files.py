@@ -13,6 +13,8 @@ import json
 import os
 import secrets
 import shutil
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +27,10 @@ JsonObject = dict[str, object]
 
 # A prompt of a million token ids is 8 MB; a larger file is something else, or a device without end.
 MAX_JSON_BYTES = 64 << 20
+
+# On Windows a virus scanner may hold a fresh file, or somebody the old one, for some seconds.
+RENAME_PATIENCE_S = 10.0 if sys.platform == "win32" else 0.0
+RENAME_PAUSE_S = 0.1
 
 
 @contextlib.contextmanager
@@ -40,7 +46,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        _rename(temporary, path)
     except OSError as error:
         raise ResourceError(
             f"{path} cannot be written ({error.strerror or error}). "
@@ -51,6 +57,19 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _rename(source: Path, target: Path) -> None:
+    deadline = time.monotonic() + RENAME_PATIENCE_S
+    while True:
+        try:
+            source.replace(target)
+        except PermissionError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(RENAME_PAUSE_S)
+        else:
+            return
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -42,6 +42,29 @@ def test_a_failed_write_leaves_the_old_file(
     assert [entry.name for entry in tmp_path.iterdir()] == ["history.json"]
 
 
+@pytest.mark.parametrize(("patience_s", "is_replaced"), [(5.0, True), (0.0, False)])
+def test_a_rename_that_a_scanner_holds_up_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float, is_replaced: bool
+) -> None:
+    path, rename, refusals = tmp_path / "a.json", Path.replace, [1, 2]
+
+    def held(self: Path, target: Path) -> Path:
+        if refusals:
+            refusals.pop()
+            raise PermissionError(13, "The file is in use")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", held)
+    monkeypatch.setattr("engine.core.files.RENAME_PATIENCE_S", patience_s)
+    if is_replaced:
+        write_atomically(path, b"new")
+    else:
+        with pytest.raises(ResourceError, match="in use"):
+            write_atomically(path, b"new")
+    assert path.exists() == is_replaced
+    assert len(list(tmp_path.iterdir())) == is_replaced
+
+
 def test_json_round_trip_keeps_letters_readable(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"format": 1, "name": "Größe 中"})
