@@ -9,29 +9,29 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import hashlib
+import json
 import logging
 import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
 from engine.commands import Subparsers
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
-from engine.core.errors import ConfigError, EngineError
+from engine.core.errors import ConfigError, EngineError, InputError
 from engine.core.settings import (
     EngineRecord,
+    live_engine_record,
     load_settings,
-    read_engine_record,
     remove_engine_record,
     write_engine_record,
 )
 from engine.server.app import make_app
 from engine.server.front import Front
 from engine.server.http_server import HttpServer
-from engine.server.listen import bound_port, open_sockets
+from engine.server.listen import PORT_IN_USE, bound_port, open_sockets
 from engine.server.model_side import ModelSide, open_model_side
 from engine.server.queue import RequestQueue
 from engine.server.security import MIN_KEY_CHARS, SecurityPolicy
@@ -64,15 +64,24 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until a signal comes; then exit status 0."""
+    """Serve until a signal comes; then exit status 0. So it is when this server runs already."""
     if not getattr(arguments, "debug", False):
         logging.getLogger("engine").setLevel(logging.INFO)
     config = _with_environment_keys(config_from_arguments(arguments))
     security = SecurityPolicy.from_config(config)
-    sockets = open_sockets(config.host, config.port, owner=_port_owner(config.port))
+    settings = _settings_digest(config, arguments.script)
+    ours = _running_server(config.port)
+    try:
+        sockets = open_sockets(config.host, config.port, owner=_in_words(ours))
+    except InputError as error:
+        if error.code != PORT_IN_USE or ours is None or ours.settings != settings:
+            raise
+        url = _url(ours.host, ours.port)
+        print(f"Stratum is already running at {url} (process {ours.pid}).")
+        return 0
     try:
         model, command = _open_model(config, arguments.script)
-        return asyncio.run(_serve(config, security, model, command, sockets))
+        return asyncio.run(_serve(config, security, model, command, sockets, settings))
     finally:
         for listener in sockets:
             listener.close()
@@ -84,6 +93,7 @@ async def _serve(
     model: ModelSide,
     command: list[str] | None,
     sockets: list[socket.socket],
+    settings: str,
 ) -> int:
     worker = WorkerSupervisor(Load(config.model_dump(mode="json")), command, on_change=_log_state)
     front = Front(
@@ -95,7 +105,10 @@ async def _serve(
     )
     port = bound_port(sockets[0])
     server = HttpServer(make_app(front), front, on_started=lambda: _announce(config, port, model))
-    with _engine_record(port, front.instance):
+    record = EngineRecord(
+        pid=os.getpid(), port=port, host=config.host, nonce=front.instance, settings=settings
+    )
+    with _recorded(record):
         worker.start_loading()
         try:
             await server.run_on(sockets)
@@ -126,34 +139,65 @@ def _with_environment_keys(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"api_keys": (*config.api_keys, *keys)}) if keys else config
 
 
-def _port_owner(port: int) -> str | None:
-    """Who has the port, when it is a server of ours."""
+def _settings_digest(config: RunConfig, script_path: Path | None) -> str:
+    """Equal for two starts that would serve the same in the same way."""
+    values = config.model_dump(mode="json", exclude={"api_keys"})
+    values["model"] = str(config.model_path.resolve())
+    values["script"] = str(script_path.resolve()) if script_path is not None else None
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _running_server(port: int) -> EngineRecord | None:
+    """The server of ours that has the port, if there is one."""
     with contextlib.suppress(EngineError):
-        record = read_engine_record(load_settings().data_dir)
-        if record is not None and record.port == port and psutil.pid_exists(record.pid):
-            return f"Stratum, which is already running (process {record.pid})"
+        record = live_engine_record(load_settings().data_dir)
+        if record is not None and record.port == port:
+            return record
     return None
 
 
+def _in_words(record: EngineRecord | None) -> str | None:
+    """Who has the port, when it is a server of ours."""
+    if record is None:
+        return None
+    return f"Stratum, which is already running with other settings (process {record.pid})"
+
+
 @contextlib.contextmanager
-def _engine_record(port: int, nonce: str) -> Iterator[None]:
-    """Say in `engine.json` that the server on this port is ours, while it runs."""
+def _recorded(record: EngineRecord) -> Iterator[None]:
+    """Say in `engine.json` that the server on this port is ours, while it runs.
+
+    Of two servers on one data folder the first is recorded: the app may have started it.
+    """
     data_dir: Path | None = None
     try:
-        data_dir = load_settings().data_dir
-        write_engine_record(data_dir, EngineRecord(pid=os.getpid(), port=port, nonce=nonce))
+        folder = load_settings().data_dir
+        other = live_engine_record(folder)
+        if other is None:
+            write_engine_record(folder, record)
+            data_dir = folder
+        else:
+            logger.warning(
+                "the app will not recognise this server: it knows the one on port %d (process %d)",
+                other.port,
+                other.pid,
+            )
     except EngineError as error:  # the server itself works without it
         logger.warning("the app will not recognise this server: %s", error)
     try:
         yield
     finally:
         if data_dir is not None:
-            remove_engine_record(data_dir, nonce)
+            remove_engine_record(data_dir, record.nonce)
 
 
 def _announce(config: RunConfig, port: int, model: ModelSide) -> None:
-    host = f"[{config.host}]" if ":" in config.host.strip("[]") else config.host
-    print(f"Stratum is ready at http://{host}:{port} (loading {model.name})", flush=True)
+    print(f"Stratum is ready at {_url(config.host, port)} (loading {model.name})", flush=True)
+
+
+def _url(host: str, port: int) -> str:
+    host = host.strip("[]")
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _log_state(state: WorkerState) -> None:

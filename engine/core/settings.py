@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 import platformdirs
+import psutil
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.core.errors import ConfigError, InputError
@@ -75,13 +76,21 @@ def save_settings(settings: Settings, path: Path | None = None) -> None:
 
 
 class EngineRecord(BaseModel):
-    """What `engine.json` says about the running server."""
+    """What `engine.json` says about the running server.
+
+    Attributes:
+        host: the address that it listens on.
+        nonce: echoed by its `/status`.
+        settings: equal for two servers that were started with the same settings.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     format: Literal[1] = 1
     pid: int
     port: int
+    host: str = "127.0.0.1"
+    settings: str = ""
     started_at: float = Field(default_factory=time.time)
     nonce: str = Field(default_factory=lambda: secrets.token_hex(16))
 
@@ -104,6 +113,19 @@ def read_engine_record(data_dir: Path) -> EngineRecord | None:
         )
     except (InputError, ValidationError):
         return None
+
+
+def live_engine_record(data_dir: Path) -> EngineRecord | None:
+    """The record of a server that still runs; None for the one that a killed server left."""
+    record = read_engine_record(data_dir)
+    if record is None:
+        return None
+    try:
+        process_started_at = psutil.Process(record.pid).create_time()
+    except (psutil.Error, ValueError, OverflowError):
+        return None
+    # A later process got the number again.
+    return record if process_started_at <= record.started_at else None
 
 
 def remove_engine_record(data_dir: Path, nonce: str) -> None:

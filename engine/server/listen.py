@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import socket
 import sys
@@ -12,6 +11,7 @@ from engine.core.errors import InputError
 BACKLOG = 256
 IPV4_LOOPBACK = "127.0.0.1"
 IPV6_LOOPBACK = "::1"
+PORT_IN_USE = "port_in_use"
 IN_USE = frozenset({errno.EADDRINUSE, errno.EACCES, getattr(errno, "WSAEADDRINUSE", 0)})
 
 
@@ -32,13 +32,18 @@ def open_sockets(host: str, port: int, *, owner: str | None = None) -> list[sock
         first = _listen(info[0], info[4][0], port)
     except OSError as error:
         raise _unusable(host, port, error, owner) from error
-    sockets = [first]
-    if name == IPV4_LOOPBACK and socket.has_ipv6:
-        # Some programs resolve localhost to ::1 first. Without IPv6, or with the port taken
-        # there, 127.0.0.1 alone is enough.
-        with contextlib.suppress(OSError):
-            sockets.append(_listen(socket.AF_INET6, IPV6_LOOPBACK, bound_port(first)))
-    return sockets
+    if name != IPV4_LOOPBACK or not socket.has_ipv6:
+        return [first]
+    # Many programs resolve localhost to ::1 first, and would reach whoever listens there.
+    try:
+        return [first, _listen(socket.AF_INET6, IPV6_LOOPBACK, bound_port(first))]
+    except OSError as error:
+        if error.errno not in IN_USE:  # no IPv6 here
+            return [first]
+        first.close()
+        if port == 0:
+            return open_sockets(host, port)  # any other port will do
+        raise _unusable(IPV6_LOOPBACK, port, error, owner) from error
 
 
 def bound_port(listener: socket.socket) -> int:
@@ -71,7 +76,7 @@ def _unusable(host: str, port: int, error: OSError, owner: str | None) -> InputE
         return InputError(
             f"Port {port} on {host} is in use by {who}. Stop it, or choose another port with "
             f"--port {suggested_port(port)} (0 takes any free one).",
-            code="port_in_use",
+            code=PORT_IN_USE,
             params={"port": port, "host": host, "owner": who},
         )
     return InputError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ EXPOSED_HEADERS = (
     *("x-request-id", "x-seed", "x-fit-max-tokens", "openai-processing-ms"),
     *("retry-after", "x-should-retry"),
 )
+
+
+_HOST = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 class Rule(Enum):
@@ -86,9 +90,15 @@ class SecurityPolicy:
         """The policy, after checking that the config is safe to serve.
 
         Raises:
-            ConfigError: listening beyond this machine, or open to every page, without a key; an
+            ConfigError: a host that is none; listening beyond this machine, or open to every page, without a key; an
                 origin that is none.
         """
+        if not _HOST.fullmatch(config.host) and not _is_ip_literal(config.host.strip("[]")):
+            raise ConfigError(
+                f"The setting host is {config.host!r}; it must be an address or a name alone, such "
+                "as 127.0.0.1. The port is a setting of its own.",
+                params={"key": "host", "host": config.host},
+            )
         if not is_loopback_address(config.host) and not config.api_keys:
             raise ConfigError(
                 f"The setting host is {config.host}, which other machines can reach, and api_keys "

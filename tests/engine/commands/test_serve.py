@@ -8,7 +8,7 @@ import pytest
 
 from engine.cli import main
 from engine.commands import serve
-from engine.core.config import BUNDLED_MODEL
+from engine.core.config import BUNDLED_MODEL, RunConfig
 from engine.core.settings import EngineRecord, write_engine_record
 
 KEY = "0123456789abcdef"
@@ -48,6 +48,9 @@ def refused(capsys, *flags):
         (("--port", "70000"), 'port is "70000"; it must be a whole number from 0 to 65535'),
         (("--host", "0.0.0.0"), "api_keys is empty"),  # noqa: S104 - it is refused
         (("--host", "::"), "api_keys is empty"),
+        (("--host", ""), "host is ''; it must be an address or a name"),
+        (("--host", "127.0.0.1:80"), "The port is a setting of its own"),
+        (("--host", "http://localhost"), "it must be an address or a name"),
         (("--api-keys", "short"), "16 characters"),
         (("--cors-origins", "*"), "Set api_keys"),
         (("--trusted-origins", "nonsense"), "is no origin"),
@@ -87,12 +90,45 @@ def test_a_port_in_use_is_named_with_another_one_to_take(capsys):
     assert f"--port {port + 1}" in text
 
 
-def test_a_port_of_our_own_server_is_recognised(capsys, tmp_path):
+@pytest.fixture
+def our_server(tmp_path):
+    """A taken port, and the record of a server of ours with default settings on it."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        write_engine_record(tmp_path / "home" / "data", EngineRecord(pid=os.getpid(), port=port))
-        text = refused(capsys, "--port", str(port))
-    assert f"Stratum, which is already running (process {os.getpid()})" in text
+        settings = serve._settings_digest(RunConfig(port=port), None)
+        record = EngineRecord(pid=os.getpid(), port=port, settings=settings)
+        write_engine_record(tmp_path / "home" / "data", record)
+        yield record
+
+
+def test_a_second_start_with_the_same_settings_says_where_the_first_one_is(capsys, our_server):
+    assert main(["serve", "--port", str(our_server.port)]) == 0
+    captured = capsys.readouterr()
+    url = f"http://127.0.0.1:{our_server.port}"
+    assert captured.out == f"Stratum is already running at {url} (process {os.getpid()}).\n"
+    assert captured.err == ""
+
+
+def test_a_second_start_with_other_settings_is_refused(capsys, our_server):
+    text = refused(capsys, "--port", str(our_server.port), "--context", "512")
+    assert f"Stratum, which is already running with other settings (process {os.getpid()})" in text
+
+
+def test_the_record_of_a_process_that_is_gone_is_not_believed(capsys, tmp_path, our_server):
+    old = our_server.model_copy(update={"started_at": 1.0})  # so the number is another process's
+    write_engine_record(tmp_path / "home" / "data", old)
+    assert "another program" in refused(capsys, "--port", str(our_server.port))
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this Python has no IPv6")
+def test_a_port_that_another_program_has_under_the_name_localhost_is_in_use(capsys):
+    try:
+        other = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with other:
+        port = other.getsockname()[1]
+        assert f"Port {port} on ::1 is in use" in refused(capsys, "--port", str(port))
 
 
 def test_a_bad_model_file_frees_the_port_again(capsys):

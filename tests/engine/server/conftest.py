@@ -26,6 +26,7 @@ class RunningServer:
         self.process = process
         self.port = port
         self.log_path = log_path
+        self.home = log_path.parent / "home"
         self.key = "none"
         self.url = f"http://127.0.0.1:{port}"
         self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)

@@ -122,7 +122,7 @@ def test_a_stop_signal_lets_a_running_answer_end_and_refuses_new_work(start_serv
 
 def test_a_forced_shutdown_ends_running_answers_with_an_error(start_server):
     server = start_server({"context": 16384, "answers": [SLOW]})
-    record_path = server.log_path.parent / "home" / "data" / "engine.json"
+    record_path = server.home / "data" / "engine.json"
     record = json.loads(record_path.read_text(encoding="utf-8"))
     assert (record["port"], record["pid"]) == (server.port, server.process.pid)
     assert record["nonce"] == server.status()["instance"]  # so the app knows that it is ours
