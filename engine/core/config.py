@@ -14,6 +14,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from engine.core.setting_paths import UsablePath
+
 CONFIG_FORMAT: Literal[1] = 1
 
 # The model that comes with the program, so that a machine without network has one.
@@ -72,7 +74,7 @@ class RunConfig(BaseModel):
     )
 
     # -- model -----------------------------------------------------------------------------------
-    model: Path | None = Field(
+    model: UsablePath | None = Field(
         default=None,
         description="Model file (GGUF); any shard of a split model. Default: the bundled model.",
     )

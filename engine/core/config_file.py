@@ -76,7 +76,11 @@ def config_error(error: ValidationError, source: str) -> ConfigError:
     """
     problem = error.errors(include_url=False)[0]
     location = problem["loc"]
-    key = ".".join(part for part in location if isinstance(part, str)) or "config"
+    if not location:  # it could not even be read; the input would be all of it, with its secrets
+        return ConfigError(
+            f"{source} holds half a surrogate pair (\\ud800 or so), which is no text."
+        )
+    key = ".".join(part for part in location if isinstance(part, str))
     field = field_at(RunConfig, location)
     allowed = allowed_values(field) if field is not None else "another value"
     secret = bool(location) and location[0] in SECRET_KEYS

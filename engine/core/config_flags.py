@@ -7,7 +7,6 @@ A flag wins over the config file, which wins over the default.
 from __future__ import annotations
 
 import argparse
-import json
 import typing
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from engine.core.config import RunConfig
 from engine.core.config_file import config_error, load_config
 from engine.core.config_words import allowed_values, is_optional
 from engine.core.errors import ConfigError
+from engine.core.strict_json import BadJsonError, parse_json
 
 SOURCE = "command line"
 NOT_FLAGS = frozenset({"format"})
@@ -76,11 +76,11 @@ def _flag_value(key: str, field: FieldInfo, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip())
     if _is_table(field):
         try:
-            return json.loads(value)
-        except json.JSONDecodeError as error:
+            return parse_json(value)
+        except BadJsonError as error:
             raise ConfigError(
-                f"{SOURCE}: {flag_name(key)} takes JSON, and this is none: {value}",
-                params={"key": key, "value": value, "source": SOURCE},
+                f"{SOURCE}: {flag_name(key)} takes JSON, and this is none ({error}).",
+                params={"key": key, "source": SOURCE},
             ) from error
     return value
 

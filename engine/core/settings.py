@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.core.errors import ConfigError, InputError
 from engine.core.files import read_json, write_json
+from engine.core.setting_paths import UsablePath
 
 SETTINGS_FORMAT = 1
 ENGINE_RECORD_FORMAT = 1
@@ -46,8 +47,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     format: Literal[1] = 1
-    data_dir: Path = Field(default_factory=default_data_dir)
-    active_config: Path | None = None
+    data_dir: UsablePath = Field(default_factory=default_data_dir)
+    active_config: UsablePath | None = None
 
 
 def load_settings(path: Path | None = None) -> Settings:

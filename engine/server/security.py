@@ -105,6 +105,13 @@ class SecurityPolicy:
                 "is empty. Set api_keys (16 characters or more), or host to 127.0.0.1.",
                 params={"key": "api_keys", "host": config.host},
             )
+        for name in config.allowed_hosts:
+            if not _HOST.fullmatch(name) and not _is_ip_literal(name):
+                raise ConfigError(
+                    f"The setting allowed_hosts has {name!r}, which is no host name; it must look "
+                    "like my-pc.lan, without http:// and port.",
+                    params={"key": "allowed_hosts", "value": name},
+                )
         cors_any = "*" in config.cors_origins
         if cors_any and not config.api_keys:
             raise ConfigError(

@@ -54,6 +54,7 @@ def refused(capsys, *flags):
         (("--api-keys", "short"), "16 characters"),
         (("--cors-origins", "*"), "Set api_keys"),
         (("--trusted-origins", "nonsense"), "is no origin"),
+        (("--allowed-hosts", "http://my-pc"), "is no host name"),
         (("--host", "203.0.113.7", "--api-keys", KEY), "cannot listen on 203.0.113.7"),
         (("--config", "missing.json"), "missing.json"),
         (("--port", "0", "--script", "missing.json"), "missing.json"),

@@ -64,6 +64,8 @@ def test_a_relative_model_is_looked_for_beside_the_config_file(tmp_path):
         ({"fit_max_tokens": "yes"}, ["fit_max_tokens", "true or false"]),
         ({"queue_timeout_s": float("inf")}, ["not valid JSON", "Infinity is not a number"]),
         ({"format": "one"}, ["format", "whole number"]),
+        ({"model": "a\0b.gguf"}, ["model", "a path"]),
+        ({"model_id": "\ud800"}, ["surrogate"]),
     ],
 )
 def test_a_bad_value_is_one_sentence_with_key_value_and_what_is_allowed(tmp_path, data, parts):
@@ -80,6 +82,12 @@ def test_a_short_api_key_is_refused_without_being_shown(tmp_path):
         load_config(write(tmp_path / "c.json", {"api_keys": ["sesame"]}))
     assert "api_keys" in caught.value.message
     assert "16 characters" in caught.value.message
+    assert "sesame" not in caught.value.message
+
+
+def test_a_text_that_is_none_does_not_bring_out_the_keys(tmp_path):
+    with pytest.raises(ConfigError, match="surrogate") as caught:
+        load_config(write(tmp_path / "c.json", {"api_keys": ["\ud800 and sesame, open yourself"]}))
     assert "sesame" not in caught.value.message
 
 

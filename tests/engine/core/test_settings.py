@@ -34,9 +34,10 @@ def test_settings_round_trip_and_keep_unknown_keys(tmp_path: Path) -> None:
 
 def test_an_unusable_value_names_the_key(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
-    path.write_text('{"format": 1, "data_dir": 7}')
-    with pytest.raises(ConfigError, match="data_dir"):
-        load_settings(path)
+    for value in ("7", '"a\\u0000b"'):
+        path.write_text(f'{{"format": 1, "data_dir": {value}}}')
+        with pytest.raises(ConfigError, match="data_dir"):
+            load_settings(path)
 
 
 def test_one_variable_moves_everything_below_one_folder(
