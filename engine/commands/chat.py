@@ -7,12 +7,14 @@ prompt it ends the chat, as do /exit and the end of the input.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import requests
 from rich.console import Console
@@ -25,6 +27,8 @@ KEY_VARIABLE = "STRATUM_API_KEY"
 CONNECT_S = 5.0
 # The server sends a keep-alive every few seconds; a longer silence means that it is gone.
 SILENCE_S = 120.0
+MAX_BODY_BYTES = 1 << 20  # of an error or a model list; ours are a few lines
+TEXT_KEYS = ("reasoning_content", "content")
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 
 HELP = "/clear starts a new conversation, /exit ends the chat, Ctrl-C stops an answer."
@@ -116,17 +120,15 @@ class ChatClient:
     """Talks to the server's chat endpoint."""
 
     def __init__(self, url: str, key: str | None) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(
-                f"{url} is no address of a server; it looks like http://127.0.0.1:8080."
-            )
+        parts = _split_address(url)
         base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._base = base.removesuffix("/v1") + "/v1"
         self._session = requests.Session()
         # A proxy of the environment does not reach this machine's own servers.
         self._session.trust_env = parts.hostname not in LOOPBACK_NAMES
         if key:
+            if not (key.isascii() and key.isprintable()):
+                raise InputError("The key holds letters that a key cannot have. Copy it again.")
             self._session.headers["Authorization"] = f"Bearer {key}"
 
     def model(self) -> str:
@@ -136,12 +138,17 @@ class ChatClient:
             ResourceError: no server answers.
         """
         try:
-            reply = self._session.get(f"{self._base}/models", timeout=CONNECT_S)
+            reply = self._session.get(
+                f"{self._base}/models", stream=True, timeout=CONNECT_S, allow_redirects=False
+            )
         except requests.RequestException as error:
             raise self._no_server(error) from error
         if reply.status_code != 200:
             raise ChatError(_error_sentence(reply))
-        return str(reply.json()["data"][0]["id"])
+        try:
+            return str(_read_json(reply)["data"][0]["id"])
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise ChatError(_not_ours(reply)) from error
 
     def stream(
         self, messages: list[dict[str, str]], options: dict[str, object]
@@ -159,11 +166,13 @@ class ChatClient:
                 json=body,
                 stream=True,
                 timeout=(CONNECT_S, SILENCE_S),
+                allow_redirects=False,  # what is said here goes to no other server
             )
         except requests.RequestException as error:
             raise self._no_server(error) from error
         with reply:  # closing the connection makes the server stop
-            if reply.status_code != 200:
+            kind = reply.headers.get("content-type", "")
+            if reply.status_code != 200 or not kind.startswith("text/event-stream"):
                 raise ChatError(_error_sentence(reply))
             try:
                 yield from _deltas(reply.iter_lines(chunk_size=None))
@@ -178,19 +187,44 @@ class ChatClient:
         )
 
 
+def _split_address(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port = parts.port  # raises for what is no number
+    except ValueError:
+        parts, port = urlsplit(""), None
+    is_name = bool(parts.hostname) and not set(parts.netloc) & set(" @")
+    if parts.scheme not in ("http", "https") or not is_name or port == 0:
+        raise InputError(
+            f"{parts.hostname or url} is no address of a server; it looks like "
+            "http://127.0.0.1:8080, without a name or password in it."
+        )
+    return parts
+
+
 def _deltas(lines: Iterator[bytes]) -> Iterator[dict[str, str]]:
     for line in lines:
-        if not line.startswith(b"data: "):
+        if not line.startswith(b"data:"):
             continue  # keep-alives and the empty lines between events
-        data = line.removeprefix(b"data: ")
+        data = line.removeprefix(b"data:").strip()
         if data == b"[DONE]":
             return
+        yield from _event_deltas(data)
+    raise ChatError("The server ended the answer without its end mark.")
+
+
+def _event_deltas(data: bytes) -> list[dict[str, str]]:
+    """The texts in one event; servers of others may send anything."""
+    try:
         chunk = json.loads(data)
         if chunk.get("error"):
             raise ChatError(str(chunk["error"]["message"]))
-        for choice in chunk["choices"]:
-            yield choice["delta"]
-    raise ChatError("The server ended the answer without its end mark.")
+        return [
+            {key: text for key in TEXT_KEYS if isinstance(text := choice["delta"].get(key), str)}
+            for choice in chunk["choices"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ChatError("The server sends something that is no answer of a chat.") from error
 
 
 def _show(console: Console, deltas: Iterator[dict[str, str]], answer: Answer) -> None:
@@ -219,7 +253,31 @@ def _read_line(is_terminal: bool) -> str | None:
 
 
 def _error_sentence(reply: requests.Response) -> str:
+    """Why the server refused; it may be any server, and send pages without end."""
+    with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
+        return str(_read_json(reply)["error"]["message"])
+    return _not_ours(reply)
+
+
+def _not_ours(reply: requests.Response) -> str:
+    return f"The server answered with status {reply.status_code}, and not as ours does."
+
+
+def _read_json(reply: requests.Response) -> dict[str, Any]:
+    """The object that a whole answer is.
+
+    Raises:
+        ValueError: it is none, or too long.
+    """
+    body = bytearray()
     try:
-        return str(reply.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"The server answered with status {reply.status_code}, and not as ours does."
+        for part in reply.iter_content(MAX_BODY_BYTES):
+            body += part
+            if len(body) > MAX_BODY_BYTES:
+                break
+    except requests.RequestException as error:
+        raise ValueError("the answer broke off") from error
+    value = json.loads(body[:MAX_BODY_BYTES])
+    if not isinstance(value, dict):
+        raise ValueError("the answer is no object")  # noqa: TRY004  # caught as what it is: bad input
+    return value

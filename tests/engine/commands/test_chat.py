@@ -1,11 +1,14 @@
 """`engine chat` against a real server with a scripted worker."""
 
+import contextlib
 import io
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -98,7 +101,10 @@ def test_no_server_is_said_with_a_way_out(capsys, monkeypatch):
     assert "python -m engine serve" in captured.err
 
 
-@pytest.mark.parametrize("address", ["ftp://x", "http://", "http:///v1"])
+@pytest.mark.parametrize(
+    "address",
+    ["ftp://x", "http://", "http:///v1", "http://[::1", "http://a:b", "http://me:pw@127.0.0.1"],
+)
 def test_an_address_that_is_none_is_refused(capsys, address):
     assert main(["chat", "--url", address]) == 2
     assert "is no address" in capsys.readouterr().err
@@ -106,3 +112,82 @@ def test_an_address_that_is_none_is_refused(capsys, address):
 
 def test_control_characters_of_a_model_are_not_printed():
     assert without_controls("a\x1b]0;title\x07b\r\n\tc\x9b1m") == "a]0;titleb\n\tc1m"
+
+
+@pytest.fixture
+def odd_server():
+    """A function that serves one raw reply to each of some requests, and gives the address."""
+    listeners = []
+
+    def serve(reply):
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def answer():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection, connection.makefile("rb") as lines:
+                        length = 0
+                        while (line := lines.readline()) not in (b"\r\n", b""):
+                            if line.lower().startswith(b"content-length:"):
+                                length = int(line.partition(b":")[2])
+                        lines.read(length)
+                        connection.sendall(reply)
+
+        threading.Thread(target=answer, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    yield serve
+    for listener in listeners:
+        listener.close()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: "
+HTML = HEAD + b"text/html\r\n\r\n<html><body>welcome</body></html>"
+STREAM = HEAD + b"text/event-stream\r\n\r\n"
+HI = b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n'
+MOVED = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+NO_CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (HTML, "not as ours does"),
+        (HTML.replace(b"200 OK", b"404 Not Found"), "status 404"),
+        (MOVED, "status 302"),
+        (NO_CHUNKS, "not as ours does"),
+        (b"SSH-2.0-OpenSSH_9\r\n", "No server answers"),
+        (b"", "No server answers"),
+        (STREAM, "without its end mark"),
+        (STREAM + HI, "without its end mark"),
+        (STREAM + HI + b"data: {nonsense\n\n", "no answer of a chat"),
+        (STREAM + b"data: []\n\n", "no answer of a chat"),
+        (STREAM + b'data: {"choices": null}\n\n', "no answer of a chat"),
+        (STREAM + b'data: {"choices": [{"delta": 1}]}\n\n', "no answer of a chat"),
+        (STREAM + b'data: {"error": "gone"}\n\n', "no answer of a chat"),
+        (STREAM + b"data: " + b"[" * 100_000 + b"\n\n", "no answer of a chat"),
+    ],
+)
+def test_a_server_of_another_kind_is_one_line(odd_server, capsys, monkeypatch, reply, words):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
+    assert main(["chat", "--url", odd_server(reply)]) == 1
+    errors = capsys.readouterr().err
+    assert words in errors
+    assert errors.count("\n") == 1
+    assert "internal error" not in errors
+
+
+def test_events_of_other_servers_are_understood(odd_server, capsys, monkeypatch):
+    events = HI.replace(b"data: ", b"data:") + b'data: {"choices": []}\n\n'
+    half = b'data: {"choices":[{"delta":{"content":"\\ud800!","x":1}}]}\r\n\r\n'
+    url = odd_server(STREAM + events + half + b"data:[DONE]\n\n")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
+    assert main(["chat", "--url", url]) == 0
+    assert capsys.readouterr().out == "hi!\n"
+
+
+def test_a_key_with_a_newline_is_refused(capsys):
+    assert main(["chat", "--key", "0123456789abcdef\n"]) == 2
+    assert "The key" in capsys.readouterr().err
