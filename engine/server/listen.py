@@ -52,7 +52,9 @@ def bound_port(listener: socket.socket) -> int:
 
 
 def _listen(family: int, host: str | int, port: int) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named asyncio sets TCP_NODELAY on its connections; without, every answer
+    # waits 40 ms for the client's delayed acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if sys.platform == "win32":
             # On Windows SO_REUSEADDR would let two servers have the same port.
