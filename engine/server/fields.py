@@ -67,7 +67,7 @@ class Fields:
         if whole is None:
             raise invalid_type(self.at(key), "a whole number", value)
         if not low <= whole <= high:
-            end = "" if high == INT64_MAX else f" and at most {high}"
+            end = "" if high == INT64_MAX and whole < low else f" and at most {high}"
             raise invalid_value(self.at(key), f"must be a whole number of at least {low}{end}")
         return whole
 
