@@ -1,8 +1,9 @@
-"""The ASGI application: the routes of all protocols inside the gateway."""
+"""The ASGI application: FastAPI with the routes of all protocols, inside the gateway."""
 
 from __future__ import annotations
 
-from starlette.routing import Router
+from fastapi import FastAPI
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from engine.server.chat_completions import chat_routes
@@ -14,13 +15,30 @@ from engine.server.models import models_routes
 from engine.server.status import status_routes
 
 
+class Application(FastAPI):
+    """FastAPI without its pages and without its error layers.
+
+    Those would answer errors in FastAPI's own shape; here the gateway answers every one of them in
+    the protocol's.
+    """
+
+    def __init__(self, routes: list[BaseRoute]) -> None:
+        super().__init__(
+            routes=routes, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+        )
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The router alone: what it raises reaches the gateway."""
+        return self.router
+
+
 def make_app(front: Front) -> ASGIApp:
     """The application of a server process."""
-    routes = [
+    routes: list[BaseRoute] = [
         *chat_routes(front),
         *models_routes(front),
         *health_routes(front),
         *status_routes(front),
         *control_routes(front),
     ]
-    return Gateway(Router(routes, redirect_slashes=False), front)
+    return Gateway(Application(routes), front)

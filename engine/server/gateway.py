@@ -23,6 +23,7 @@ from engine.server.front import Front, new_id
 from engine.server.security import Access, RequestHeaders, Rule
 
 logger = logging.getLogger(__name__)
+request_log = logging.getLogger("engine.server.requests")
 
 HEADER_BLOCK_BYTES = 32 * 1024
 OPEN_PATHS = frozenset({"/", "/health", "/v1/health"})
@@ -80,6 +81,9 @@ class Gateway:
         self, error: ApiError, scope: Scope, receive: Receive, sender: _Sender
     ) -> None:
         """The error as JSON, unless an answer is under way: then uvicorn closes the connection."""
+        if error.status < 500:  # what failed later has its line from `generation`
+            request_id = scope["state"]["request_id"]
+            request_log.info("%s refused: %d %s", request_id, error.status, error.code)
         if not sender.has_started:
             response = json_response(error.openai_body(), error.status, error.headers)
             await response(scope, receive, sender)

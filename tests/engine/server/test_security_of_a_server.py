@@ -205,4 +205,6 @@ def test_logs_hold_counts_and_no_texts_or_keys(server, keyed):
         for secret in (KEY, "SECRETWORD", "ANSWERWORD", "Bearer"):
             assert secret not in log
     assert f"{request_id} chat prompt=" in keyed.log()
+    refused = post(keyed, authorization=f"Bearer no-{KEY}").headers["x-request-id"]
+    assert f"{refused} refused: 401 invalid_api_key" in keyed.log()
     assert json.dumps(server.status()).count("WORD") == 0
