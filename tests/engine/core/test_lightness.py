@@ -17,7 +17,7 @@ def test_no_module_of_core_imports_numpy_qt_or_the_rest_of_the_engine() -> None:
     script = (
         f"import importlib, sys\nfor name in {modules!r}: importlib.import_module(name)\n"
         "heavy = [m for m in sys.modules if m.split('.')[0] in "
-        "{'numpy', 'PySide6', 'starlette', 'tokenizers', 'cupy'}"
+        "{'numpy', 'PySide6', 'fastapi', 'starlette', 'tokenizers', 'cupy'}"
         " or (m.startswith('engine.') and not m.startswith('engine.core'))]\n"
         "print(sorted(heavy))"
     )
