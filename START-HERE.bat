@@ -65,6 +65,7 @@ set "UV_PYTHON_INSTALL_REGISTRY=0"
 set "VENV=%ROOT%.venv"
 set "PYTHON=%VENV%\Scripts\python.exe"
 set "INSTALLED=%VENV%\stratum-installed"
+set "MADE=%VENV%\stratum-made"
 set "PROOF=import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))"
 
 rem uv: the copy that a release brings, else one on the PATH, else none (then pip does the work).
@@ -75,6 +76,8 @@ uv --version >nul 2>&1
 if not errorlevel 1 set "UV=uv"
 :have_uv
 
+rem One whose making was interrupted has a Python and no pip: it is made anew.
+if not exist "%MADE%" if not exist "%INSTALLED%-base" if not exist "%INSTALLED%-dev" goto make_venv
 if not exist "%PYTHON%" goto make_venv
 "%PYTHON%" -c "%PROOF%" >>"%LOG%" 2>&1
 if not errorlevel 1 goto have_venv
@@ -106,6 +109,7 @@ set "WHY=Python could not create the folder .venv (free space? write permission?
 goto fail
 
 :have_venv
+type nul > "%MADE%"
 if /i "%MODE%"=="test" goto install_dev
 call :is_installed dev
 if not errorlevel 1 goto ready
@@ -124,7 +128,9 @@ exit /b 0
 if /i "%MODE%"=="demo" goto demo
 if /i "%MODE%"=="test" goto test
 "%PYTHON%" -m engine serve
-exit /b %errorlevel%
+set "STATUS=%errorlevel%"
+call :hold_window
+exit /b %STATUS%
 
 :demo
 echo This is Stratum's tiny bundled model: it shows the engine at work, not a large model's knowledge.
@@ -196,7 +202,11 @@ exit /b 0
 >&2 echo.
 >&2 echo setup: %WHY%
 if defined LOG >&2 echo Details: "%LOG%"
-rem Started by a double-click the window would close before anyone could read this.
+call :hold_window
+exit /b 1
+
+:hold_window
+rem Started by a double-click the window would close before anyone could read what it says.
 echo %cmdcmdline% | find /i "/c" >nul
 if not errorlevel 1 pause
-exit /b 1
+exit /b 0

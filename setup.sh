@@ -3,6 +3,7 @@
 # except that a missing Python is installed with apt when this runs as root.
 # A second run skips what is already there. What was installed, and from which requirements, is kept in
 # .venv/stratum-installed.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@" # started as `sh setup.sh`
 set -euo pipefail
 
 usage() {
@@ -10,7 +11,7 @@ usage() {
 usage: ./setup.sh [MODE] [OPTIONS]
 
   (no mode)         install, then start the server with the bundled model
-  --demo            install, ask the bundled model one question, print its answer
+  --demo            install, ask the bundled model one question, print its answer, end
   --test            install with the tools for development, check style and types, run the tests
   --test --slow     the same, then the slow tests too
 
@@ -18,7 +19,8 @@ usage: ./setup.sh [MODE] [OPTIONS]
   --no-start        install only
   -h, --help        this text
 
-Options after `--` are passed on: to the server, or with --test to pytest.
+Options after `--` are passed on: to the server (./setup.sh -- --port 8081), with --demo to
+`engine run`, with --test to pytest. A second start skips what is installed already.
 TEXT
 }
 
@@ -28,7 +30,7 @@ fail() { # fail STATUS SENTENCE
   exit "$1"
 }
 
-mode=serve slow=no start=yes prompt="What does the word teacher mean?"
+mode=serve slow=no start=yes prompt=""
 rest=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -38,6 +40,7 @@ while [ $# -gt 0 ]; do
     --no-start) start=no ;;
     --prompt)
       [ $# -ge 2 ] || fail 2 "--prompt needs a text after it."
+      [ -n "$2" ] || fail 2 "the text after --prompt is empty. Write a question there."
       prompt=$2
       shift
       ;;
@@ -54,6 +57,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+[ -z "$prompt" ] || [ "$mode" = demo ] || fail 2 "--prompt needs --demo beside it."
+[ "$slow" = no ] || [ "$mode" = test ] || fail 2 "--slow needs --test beside it."
 
 # The folder of this script, also when it is called through a link or from elsewhere.
 script=${BASH_SOURCE[0]}
@@ -62,14 +67,17 @@ while [ -L "$script" ]; do
   case "$target" in /*) script=$target ;; *) script=$(dirname "$script")/$target ;; esac
 done
 root=$(cd "$(dirname "$script")" && pwd -P)
+came_from=$(pwd -P)
 cd "$root"
 
 venv="$root/.venv"
 python="$venv/bin/python"
 installed="$venv/stratum-installed"
+made="$venv/stratum-made"
 log="$root/.state/setup.log"
-mkdir -p "$root/.state"
-: >"$log"
+{ mkdir -p "$root/.state" && : >"$log"; } 2>/dev/null ||
+  fail 1 "the folder $root cannot be written to. Copy it to a place that belongs to you, such as your home folder, and start again there."
+trap 'printf "\n" >&2; fail 130 "stopped. Start again to go on."' INT
 
 # Stratum brings its own pins; a person's pip settings must not change them.
 unset PIP_REQUIRE_VIRTUALENV PIP_CONSTRAINT PIP_TARGET PIP_USER PYTHONHOME PYTHONPATH || true
@@ -122,8 +130,9 @@ apt_python() {
 
 make_venv() {
   local found
-  if [ -x "$python" ] && usable_python "$python"; then
-    return 0
+  # One whose making was interrupted has a Python and no pip: it is made anew.
+  if [ -f "$made" ] || [ -f "$installed" ]; then
+    if [ -x "$python" ] && usable_python "$python"; then return 0; fi
   fi
   rm -rf "$venv"
   found=$(find_python) || { apt_python && found=$(find_python); } || found=""
@@ -167,21 +176,25 @@ install_set() { # install_set NAME SENTENCE
 }
 
 make_venv
+: >"$made"
 if [ "$mode" = test ]; then
-  install_set dev "Installing the engine and the tools for development (about 400 MB on disk) ..."
+  install_set dev "Installing the engine and the tools for development (about 400 MB on disk; takes minutes) ..."
 elif ! is_installed dev; then
-  install_set base "Installing the engine (about 200 MB on disk) ..."
+  install_set base "Installing the engine (about 200 MB on disk; a minute, more on a slow connection) ..."
 fi
 [ "$start" = yes ] || {
-  say "Installed. Start the server with: .venv/bin/python -m engine serve"
+  say "Installed. Start the server with: $([ "$came_from" = "$root" ] || printf 'cd %q && ' "$root").venv/bin/python -m engine serve"
   exit 0
 }
 
+trap - INT
 case "$mode" in
   demo)
+    prompt=${prompt:-What does the word teacher mean?}
     say "This is Stratum's tiny bundled model: it shows the engine at work, not a large model's knowledge."
     say "Question: $prompt"
-    exec "$python" -m engine run --prompt "$prompt" --reasoning-effort none --temperature 0 --max-tokens 200
+    exec "$python" -m engine run --prompt "$prompt" --reasoning-effort none --temperature 0 --max-tokens 200 \
+      ${rest[@]+"${rest[@]}"}
     ;;
   test)
     "$python" -m ruff check .

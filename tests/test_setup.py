@@ -104,6 +104,35 @@ def test_a_failed_installation_shows_the_reason_and_can_be_repeated(
     assert not (bare_copy / ".venv" / "stratum-installed").exists()
 
 
+def test_an_environment_whose_making_was_interrupted_is_made_anew(
+    bare_copy: Path, tmp_path: Path
+) -> None:
+    """A stop between Python and pip leaves a Python that runs and can install nothing."""
+    (bare_copy / "requirements" / "base.txt").write_text("numpy==2.4.6 --hash=sha256:0\n")
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", bare_copy / ".venv"], check=True, timeout=60
+    )
+    path = bare_path(tmp_path / "bin", "tail", "grep", "mv")
+    done = setup(bare_copy, "--demo", PATH=path, STRATUM_PYTHON=sys.executable, PIP_NO_INDEX="1")
+    assert "No module named pip" not in done.stderr
+    assert (bare_copy / ".venv" / "bin" / "pip").exists()
+
+
+def test_an_option_that_would_be_ignored_is_refused(bare_copy: Path) -> None:
+    for option, partner in ((["--prompt", "Hello"], "--demo"), (["--slow"], "--test")):
+        done = setup(bare_copy, *option)
+        assert done.returncode == 2
+        assert done.stderr.strip() == f"setup: {option[0]} needs {partner} beside it."
+
+
+def test_it_starts_under_sh_too(bare_copy: Path) -> None:
+    done = subprocess.run(
+        ["sh", str(bare_copy / "setup.sh"), "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: ./setup.sh")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_demo_answers_in_a_fresh_copy_and_quickly_the_second_time(tmp_path: Path) -> None:
