@@ -24,8 +24,8 @@ INTRODUCTION = """\
 
 This page is generated from `engine/core/config.py` by `python -m engine.core.config_docs`.
 
-A run config is a JSON file with the keys below; `serve`, `run` and `bench` take it with
-`--config FILE`, and each key is also a flag (`kv_type` is `--kv-type`), which wins over the file:
+A run config is a JSON file with the keys below; `serve`, `run`, `bench` and `inspect` take it
+with `--config FILE`, and each key is also a flag (`kv_type` is `--kv-type`), which wins over the file:
 
     {"format": 1, "model": "my-model.gguf", "port": 8081, "sampling": {"temperature": 0.6}}
 
