@@ -21,12 +21,11 @@ from engine.commands import Subparsers
 from engine.commands.terminal import without_controls
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
-from engine.core.errors import InputError, ModelFileError
+from engine.core.errors import InputError
 from engine.core.files import read_json_value
 from engine.worker.blas_threads import limit_blas_threads
 
 if TYPE_CHECKING:  # imported when used: `--help` and wrong flags must answer at once
-    from engine.core.gguf_header import ModelHeader
     from engine.server.chat_request import ChatRequest
     from engine.text.answer import AnswerStream, AnswerUpdate, ToolCall
     from engine.text.prompt import ChatFormat, ChatPrompt
@@ -96,10 +95,11 @@ def run(arguments: argparse.Namespace) -> int:
     import numpy as np  # noqa: PLC0415
 
     from engine.core.gguf_header import read_model_header  # noqa: PLC0415
+    from engine.text.prompt import ChatFormat  # noqa: PLC0415
     from engine.worker.loading import load_model  # noqa: PLC0415
 
     header = read_model_header(config.model_path)
-    chat = _chat_format(header)
+    chat = ChatFormat.from_metadata(header.metadata, header.paths[0].name)
     request = _read_request(body, config, chat.tokenizer.vocab_size)
     prompt = _render(chat, request)
     loaded = load_model(config, parallel=1, header=header)
@@ -147,20 +147,6 @@ def _read_messages_file(path: Path) -> dict[str, object]:
     if isinstance(content, dict):
         return content
     raise InputError(f"{path} holds neither a list of messages nor a chat request.")
-
-
-def _chat_format(header: ModelHeader) -> ChatFormat:
-    from engine.text.prompt import ChatFormat  # noqa: PLC0415
-    from engine.text.template import ChatTemplate  # noqa: PLC0415
-    from engine.text.tokenizer import Tokenizer  # noqa: PLC0415
-
-    source = header.metadata.get("tokenizer.chat_template")
-    if not isinstance(source, str):
-        raise ModelFileError(
-            f"The model file {header.paths[0].name} has no chat template "
-            "(tokenizer.chat_template), so it cannot answer. Use an instruction-tuned model file."
-        )
-    return ChatFormat(Tokenizer.from_metadata(header.metadata), ChatTemplate(source))
 
 
 def _read_request(body: dict[str, object], config: RunConfig, vocab_size: int) -> ChatRequest:

@@ -15,7 +15,6 @@ from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import probe_machine
 from engine.core.placement import place_on_cpu, require_private_memory
 from engine.text.prompt import ChatFormat
-from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
 
@@ -65,14 +64,14 @@ def open_model_side(config: RunConfig, path: Path, context: int | None) -> Model
         placement = place_on_cpu(machine, header, config)
         require_private_memory(placement, machine)
         context = placement.context
-    tokenizer = Tokenizer.from_metadata(header.metadata)
+    chat = ChatFormat.from_metadata(header.metadata, header.paths[0].name)
     return ModelSide(
         name=config.model_name,
         aliases=tuple(alias for alias in config.aliases if alias != config.model_name),
         file_name=header.paths[0].name,
         created=int(header.paths[0].stat().st_mtime),
-        tokenizer=tokenizer,
-        chat=ChatFormat(tokenizer, ChatTemplate(_template_source(header))),
+        tokenizer=chat.tokenizer,
+        chat=chat,
         context=context,
         trained_context=_trained_context(header),
     )
@@ -87,13 +86,3 @@ def _trained_context(header: ModelHeader) -> int:
             f"({architecture}.context_length). Use another model file."
         )
     return value
-
-
-def _template_source(header: ModelHeader) -> str:
-    source = header.metadata.get("tokenizer.chat_template")
-    if not isinstance(source, str):
-        raise ModelFileError(
-            f"The model file {header.paths[0].name} has no chat template "
-            "(tokenizer.chat_template), so it cannot chat. Use an instruction-tuned model file."
-        )
-    return source

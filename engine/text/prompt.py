@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.core.errors import InputError
+from engine.core.errors import InputError, ModelFileError
 from engine.text.messages import normalise_messages
 from engine.text.template import ChatTemplate, RenderedPrompt, TemplateOptions
 from engine.text.tokenizer import Tokenizer
@@ -94,6 +94,25 @@ class ChatFormat:
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate) -> None:
         self.tokenizer = tokenizer
         self.template = template
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, object], file_name: str) -> ChatFormat:
+        """The text side of a model file.
+
+        Args:
+            metadata: of the file; `tokenizer.ggml.*` and `tokenizer.chat_template` are read.
+            file_name: for the sentence when it has none.
+
+        Raises:
+            ModelFileError: its tokenizer or its template is missing or cannot be used.
+        """
+        source = metadata.get("tokenizer.chat_template")
+        if not isinstance(source, str):
+            raise ModelFileError(
+                f"The model file {file_name} has no chat template (tokenizer.chat_template), "
+                "so it cannot chat. Use an instruction-tuned model file."
+            )
+        return cls(Tokenizer.from_metadata(metadata), ChatTemplate(source))
 
     def prompt(
         self,

@@ -84,9 +84,10 @@ class Channel:
 def open_channel() -> Channel:
     """The channel over this process's standard input and output; reading has begun."""
     die_with_parent()
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl+C reaches the whole group; the front decides
+    # Ctrl+C, and the stop signal of a service manager, reach the whole group: the front decides, and
+    # lets running answers end. A front that is gone ends this process by the end of its input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _provide_standard_error()
     sink_fd = os.dup(1)
     os.dup2(2, 1)

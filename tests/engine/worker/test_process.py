@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import queue
 import subprocess
 import sys
@@ -216,11 +217,13 @@ def test_a_line_that_is_no_message_ends_the_worker_with_a_word_of_why():
         assert "cannot go on" in failed.message
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Ctrl+C reaches other consoles differently there")
-def test_ctrl_c_does_not_end_a_worker():
+@pytest.mark.skipif(os.name == "nt", reason="signals to a group exist elsewhere only")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_to_the_whole_group_do_not_end_a_worker(number):
+    """A service manager's stop would else kill the answers that the front lets end."""
     with open_process() as process:
         read_until_ready(process)
-        process.send_signal(2)
+        process.send_signal(number)
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(encode(start("a")))
