@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-import signal
 import queue
+import signal
 import subprocess
 import sys
 import time
