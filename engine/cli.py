@@ -19,6 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol, cast
 
+from engine import __version__
 from engine.core.errors import EngineError
 from engine.core.gguf_values import printable
 
@@ -36,6 +37,8 @@ COMMANDS = {
 }
 
 MAX_REPORT_CHARS = 2000
+
+SETUP = "START-HERE.bat" if os.name == "nt" else "./setup.sh"
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -99,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return dispatch(parse(words))
     except ModuleNotFoundError as error:
-        report(command, f"the package {error.name} is not installed. Run the setup again.")
+        report(command, f"the package {error.name} is not installed. Run {SETUP} again.")
         return EXIT_FAILURE
     except SystemExit as stop:  # argparse: --help (0) or a usage error (2)
         return stop.code if isinstance(stop.code, int) else EXIT_FAILURE
@@ -119,6 +122,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = CommandParser(
         prog="engine", description="Stratum's engine: runs a model, and serves it on localhost."
     )
+    parser.add_argument("--version", action="version", version=f"Stratum {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     wanted = next((word for word in words if not word.startswith("-")), None)
     for name, summary in COMMANDS.items():

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import argparse
 import enum
+import importlib.metadata
 import json
+import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +25,10 @@ from engine.core.machine import probe_machine
 from engine.core.settings import load_settings
 from engine.core.sizes import size_in_words
 
-BUNDLED_MODEL = Path(__file__).resolve().parents[2] / "assets" / "models" / "stratum-tiny.gguf"
+ROOT = Path(__file__).resolve().parents[2]
+BUNDLED_MODEL = ROOT / "assets" / "models" / "stratum-tiny.gguf"
+REQUIREMENTS = ROOT / "requirements" / "base.in"
+SETUP = "START-HERE.bat" if os.name == "nt" else "./setup.sh"
 
 
 class Health(enum.StrEnum):
@@ -86,6 +92,30 @@ def check_python() -> list[Finding]:
         detail = f"{version}, but Stratum is made for 3.11 to 3.13. Run setup again."
         return [Finding("Python", Health.WARNING, detail)]
     return [Finding("Python", Health.OK, f"{version} ({platform.machine()})")]
+
+
+def check_packages() -> list[Finding]:
+    """The pinned packages that every machine needs, by their names in requirements/base.in."""
+    missing = [name for name in required_packages(REQUIREMENTS) if not _is_installed(name)]
+    if missing:
+        detail = f"{', '.join(missing)} not installed. Run {SETUP} again."
+        return [Finding("Packages", Health.FAILED, detail)]
+    return [Finding("Packages", Health.OK, "all installed")]
+
+
+def required_packages(path: Path) -> list[str]:
+    """Names in a requirements file, without versions, comments and other files."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    names = (re.match(r"[A-Za-z0-9._-]+", line) for line in lines if not line.startswith("-"))
+    return [name.group() for name in names if name is not None]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def check_machine() -> list[Finding]:
@@ -157,6 +187,7 @@ def check_settings() -> list[Finding]:
 
 CHECKS: tuple[Callable[[], list[Finding]], ...] = (
     check_python,
+    check_packages,
     check_machine,
     check_operations,
     check_bundled_model,

@@ -177,13 +177,11 @@ def _recorded(record: EngineRecord) -> Iterator[None]:
             write_engine_record(folder, record)
             data_dir = folder
         else:
-            logger.warning(
-                "the app will not recognise this server: it knows the one on port %d (process %d)",
-                other.port,
-                other.pid,
+            logger.info(
+                "engine.json keeps naming the server on port %d (process %d)", other.port, other.pid
             )
     except EngineError as error:  # the server itself works without it
-        logger.warning("the app will not recognise this server: %s", error)
+        logger.warning("this server is not recorded in engine.json: %s", error)
     try:
         yield
     finally:
@@ -192,7 +190,8 @@ def _recorded(record: EngineRecord) -> Iterator[None]:
 
 
 def _announce(config: RunConfig, port: int, model: ModelSide) -> None:
-    print(f"Stratum is ready at {_url(config.host, port)} (loading {model.name})", flush=True)
+    url = _url(config.host, port)
+    print(f"Stratum is ready at {url} and loads {model.name}. Ctrl-C stops it.", flush=True)
 
 
 def _url(host: str, port: int) -> str:

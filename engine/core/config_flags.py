@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from engine.core.config import RunConfig
-from engine.core.config_file import config_error, load_config
+from engine.core.config_file import config_error, load_config, warn_of_unknown_keys
 from engine.core.config_words import allowed_values, is_optional
 from engine.core.errors import ConfigError
 from engine.core.strict_json import BadJsonError, parse_json
@@ -62,9 +62,12 @@ def config_from_arguments(arguments: argparse.Namespace) -> RunConfig:
     merged = {**{key: getattr(base, key) for key in base.model_fields_set}, **given}
     merged |= base.model_extra or {}
     try:
-        return RunConfig.model_validate(merged)
+        config = RunConfig.model_validate(merged)
     except ValidationError as error:
         raise config_error(error, SOURCE) from error
+    if "sampling" in given:  # the file's keys were looked at when it was read
+        warn_of_unknown_keys(config, SOURCE)
+    return config
 
 
 def _flag_value(key: str, field: FieldInfo, value: object) -> object:

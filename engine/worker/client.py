@@ -130,6 +130,9 @@ class WorkerClient:
         self._send(load)
         try:
             return await asyncio.shield(self._started)
+        except asyncio.CancelledError:  # somebody stops us while the model loads
+            await self.stop(grace_s=0.0)
+            raise
         except BaseException:
             await self._end(grace_s=0.0)
             raise

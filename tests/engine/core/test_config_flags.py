@@ -73,3 +73,10 @@ def test_a_bad_flag_is_one_sentence(flags, words):
 def test_the_committed_page_is_what_the_code_generates():
     committed = config_docs.PAGE.read_text(encoding="utf-8")
     assert committed == config_docs.render(), "run `python -m engine.core.config_docs`"
+
+
+def test_an_unknown_sampling_value_in_a_flag_is_warned_about(caplog):
+    parser = argparse.ArgumentParser()
+    add_config_flags(parser)
+    config_from_arguments(parser.parse_args(["--sampling", '{"temprature": 0}']))
+    assert "the setting sampling.temprature is not known" in caplog.text

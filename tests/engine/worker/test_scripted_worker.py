@@ -367,3 +367,16 @@ def test_a_model_beside_the_script_is_found_from_anywhere(tmp_path: Path):
     path = tmp_path / "s.json"
     path.write_text('{"format": 1, "model": "m.gguf"}', encoding="utf-8")
     assert load_script(path).model_path == tmp_path / "m.gguf"
+
+
+async def test_a_stop_while_loading_is_no_crash_and_blames_no_memory(tmp_path: Path, caplog):
+    script = write_script(tmp_path, load={"delay_ms": 60_000, "steps": 1})
+    supervisor = WorkerSupervisor(LOAD, scripted_command(script))
+    supervisor.start_loading()
+    while supervisor.progress is None:
+        await asyncio.sleep(0.01)
+    pid = supervisor.pid
+    await supervisor.close()
+    assert is_gone(pid)
+    assert supervisor.state is WorkerState.UNLOADED
+    assert caplog.text == ""
