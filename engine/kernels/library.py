@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import platformdirs
@@ -21,7 +21,7 @@ from engine.kernels import build
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 # variant -> bit of stratum_cpu_features(), the best one first
 VARIANTS = {"avx512": 4, "avxvnni": 2, "avx2": 1}
 CPU_VARIABLE = "STRATUM_CPU"
@@ -90,7 +90,7 @@ class HostLibrary:
         self._dll.stratum_destroy.restype = None
         self._dll.stratum_destroy.argtypes = [_POINTER]
         self._dll.stratum_set_codebooks.restype = None
-        self._dll.stratum_set_codebooks.argtypes = [_POINTER, _POINTER]
+        self._dll.stratum_set_codebooks.argtypes = [_POINTER]
         self._dll.stratum_check_array.argtypes = [*[_POINTER] * 3, _INTEGER, _POINTER, _POINTER]
         features = int(self._dll.stratum_cpu_features())
         self.variants = tuple(name for name, bit in VARIANTS.items() if features & bit)
@@ -123,9 +123,9 @@ class HostLibrary:
         """End the threads of a context and free its memory."""
         self._dll.stratum_destroy(context)
 
-    def set_codebooks(self, iq2_xs_grid: int, sign_patterns: int) -> None:
-        """Addresses of the tables of IQ2_XS, which must stay where they are."""
-        self._dll.stratum_set_codebooks(iq2_xs_grid, sign_patterns)
+    def set_codebooks(self, tables: Sequence[int]) -> None:
+        """Addresses of the tables of `Codebooks` in api.h, in its order; they must stay there."""
+        self._dll.stratum_set_codebooks((_POINTER * len(tables))(*tables))
 
     def check_array(
         self, context: int, array: int, data: int, shape: tuple[int, ...], strides: tuple[int, ...]

@@ -30,11 +30,18 @@ _SCALES: dict[GgmlType, tuple[tuple[int, ...], float]] = {
     GgmlType.Q4_K: ((0, 2), 945),
     GgmlType.Q5_K: ((0, 2), 1953),
     GgmlType.Q6_K: ((208,), 4096),
+    GgmlType.IQ1_S: ((0,), 17),
+    GgmlType.IQ2_XXS: ((0,), 167),
     GgmlType.IQ2_XS: ((0,), 167),
+    GgmlType.IQ2_S: ((0,), 167),
+    GgmlType.IQ3_XXS: ((0,), 480),
+    GgmlType.IQ3_S: ((0,), 465),
     GgmlType.IQ4_NL: ((0,), 127),
     GgmlType.IQ4_XS: ((0,), 4064),
     GgmlType.Q2_0: ((0,), 2),
 }
+
+_QUANTISED_FROM_FLOATS = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 
 
 class Inputs:
@@ -54,13 +61,21 @@ class Inputs:
     def tensor(self, ggml_type: GgmlType, *shape: int) -> Tensor:
         """A matrix `[rows, columns]` or `[count, rows, columns]` with values about 1 / sqrt(columns)."""
         columns = shape[-1]
-        if ggml_type not in _SCALES:
+        if ggml_type in _QUANTISED_FROM_FLOATS:
             values = self.normal(*shape, scale=columns**-0.5)
             return Tensor("weights", ggml_type, shape, quantise(values, ggml_type).reshape(-1))
         num_rows = int(np.prod(shape[:-1]))
         num_blocks = num_rows * row_bytes(ggml_type, columns) // ggml_type.block_bytes
         raw = self.random.integers(0, 256, (num_blocks, ggml_type.block_bytes)).astype(np.uint8)
-        offsets, largest = _SCALES[ggml_type]
+        offsets, largest = _SCALES.get(ggml_type, ((), 1))
+        if ggml_type is GgmlType.MXFP4:  # a power of two, with the offset 128
+            raw[:, 0] = self.random.integers(124, 127, num_blocks) - round(np.log2(columns) / 2)
+        if ggml_type is GgmlType.IQ1_M:  # a float16 in the top nibbles of four numbers
+            scale = self.random.uniform(0.5, 1.0, num_blocks) * (0.1 * columns**-0.5)
+            bits = scale.astype("<f2").view(np.uint16)
+            for part in range(4):
+                low = raw[:, 49 + 2 * part] & 15
+                raw[:, 49 + 2 * part] = low | (bits >> (4 * part) & 15) << 4
         for offset in offsets:
             scale = self.random.uniform(0.5, 1.0, num_blocks) * (2 / largest * columns**-0.5)
             raw[:, offset : offset + 2] = scale.astype("<f2").view(np.uint8).reshape(-1, 2)

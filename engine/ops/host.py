@@ -46,7 +46,8 @@ HOST_FORMATS = frozenset(
         *(GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q2_0),
         *(GgmlType.Q4_0, GgmlType.Q4_1, GgmlType.Q5_0, GgmlType.Q5_1, GgmlType.IQ4_NL),
         *(GgmlType.Q2_K, GgmlType.Q3_K, GgmlType.Q4_K, GgmlType.Q5_K, GgmlType.Q6_K),
-        *(GgmlType.IQ2_XS, GgmlType.IQ4_XS),
+        *(GgmlType.IQ1_S, GgmlType.IQ1_M, GgmlType.IQ2_XXS, GgmlType.IQ2_XS, GgmlType.IQ2_S),
+        *(GgmlType.IQ3_XXS, GgmlType.IQ3_S, GgmlType.IQ4_XS, GgmlType.MXFP4),
     }
 )
 

@@ -28,10 +28,17 @@ enum Format : i32 {
   kQ4_K = 12,
   kQ5_K = 13,
   kQ6_K = 14,
+  kIQ2_XXS = 16,
   kIQ2_XS = 17,
+  kIQ3_XXS = 18,
+  kIQ1_S = 19,
   kIQ4_NL = 20,
+  kIQ3_S = 21,
+  kIQ2_S = 22,
   kIQ4_XS = 23,
+  kIQ1_M = 29,
   kBF16 = 30,
+  kMXFP4 = 39,
   kQ2_0 = 42,
 };
 
@@ -49,6 +56,18 @@ struct Matrix {
   i64 count;
   i64 row_bytes;
   i64 type;  // Format
+};
+
+// Tables of the IQ formats: rows of 8 or 4 magnitudes as bytes (of IQ1: values -8, 0, 8), and the 8
+// signs of each 7-bit code.
+struct Codebooks {
+  const uint64_t* iq2_xxs;  // [256]
+  const uint64_t* iq2_xs;   // [512]
+  const uint64_t* iq2_s;    // [1024]
+  const u32* iq3_xxs;       // [256]
+  const u32* iq3_s;         // [512]
+  const uint64_t* iq1;      // [2048]
+  const u8* signs;          // [128]
 };
 
 struct HyperConnection {

@@ -1,205 +1,131 @@
-// Any block format to signed bytes with scales: for matrix products of formats without a fast source
-// and for reading rows of tables. Plain loops; layouts: spec/qwen4exp.md section 8, twin:
-// engine/gguf/blocks.py, whose floats `row_to_floats` gives bit for bit.
+// Rows of a matrix decoded into memory as tiles: for products with many rows of activations, which
+// then only load, and for reading rows of tables.
 #pragma once
-#include "formats.h"
-
-extern "C" const u8* stratum_iq2_xs_grid;   // [512, 8], set from Python; null until then
-extern "C" const u8* stratum_sign_patterns;  // [128]
+#include "activations.h"
 
 namespace STRATUM_ISA {
 
-// A decoded row of `supers` times 256 values; what the row lacks of the last super is 0.
+// A decoded row: for each super a record of four vectors of codes and one each of scales and minima.
 struct DecodedRow {
-  i8* weights;     // [supers, 8, 32]
-  float* scale;    // [supers, 8, 2]: of each 16 values
-  float* minimum;  // [supers, 2, 8]: added to each value; first halves of 8 blocks, then second halves
-  static i64 bytes(i64 columns) { return ceil_div(columns, 256) * (256 + 128); }
-  static DecodedRow at(u8* memory, i64 columns) {
-    const i64 supers = ceil_div(columns, 256);
-    float* floats = (float*)(memory + supers * 256);
-    return {(i8*)memory, floats, floats + supers * 16};
-  }
-  // Block number b: scales and minima of its two halves.
-  void set(i64 b, float scale0, float scale1, float min0, float min1) const {
-    scale[2 * b] = scale0;
-    scale[2 * b + 1] = scale1;
-    minimum[b / 8 * 16 + b % 8] = min0;
-    minimum[b / 8 * 16 + 8 + b % 8] = min1;
-  }
-  void set(i64 b, float s, float m) const { set(b, s, s, m, m); }
+  static constexpr i64 kRecord = 384;
+  static constexpr i64 kScales = 256;
+  static constexpr i64 kMins = 320;
+  static i64 bytes(i64 columns) { return ceil_div(columns, 256) * kRecord; }
 };
 
-static inline u32 read_word(const u8* p) {
-  u32 word;
-  __builtin_memcpy(&word, p, 4);
-  return word;
-}
-
-// Nibbles of 16 bytes, low ones first, with a fifth bit from `high` (0 for 4-bit formats).
-static inline void nibbles_to(const u8* qs, u32 high, int subtract, i8* w) {
-  for (int j = 0; j < 16; ++j) {
-    w[j] = (i8)(((qs[j] & 15) | ((high >> j) & 1) << 4) - subtract);
-    w[j + 16] = (i8)((qs[j] >> 4 | ((high >> (j + 16)) & 1) << 4) - subtract);
+// What a product must know of the source that a decoded row came from. Where the processor has one
+// instruction for the dot product, all sources without minima are alike.
+template <bool kHasMins, bool kIsSigned, int kMost>
+struct SourceDecoded {
+  static constexpr bool kMins = kHasMins, kSigned = kIsSigned;
+  static constexpr int kLargest = kMost;
+  const u8* row;
+  const u8* here;
+  void super(i64 s, i64, u8*) { here = row + s * DecodedRow::kRecord; }
+  void tile(i64 part, Ints codes[4]) const {
+    STRATUM_UNROLLED
+    for (i64 p = 0; p < 4; ++p) codes[p] = load_ints(here + p * 64 + part * 32);
   }
-}
-
-static inline void super_q2_k(const u8* p, i8* w, i64 b, const DecodedRow& row) {
-  const float d = read_half(p + 80), dmin = read_half(p + 82);
-  for (int half = 0; half < 2; ++half) {
-    for (int plane = 0; plane < 4; ++plane) {
-      const u8* scales = p + 8 * half + 2 * plane;
-      for (int l = 0; l < 32; ++l) {
-        w[128 * half + 32 * plane + l] = (i8)((p[16 + 32 * half + l] >> 2 * plane) & 3);
-      }
-      row.set(b + 4 * half + plane, d * (float)(scales[0] & 15), d * (float)(scales[1] & 15),
-              -(dmin * (float)(scales[0] >> 4)), -(dmin * (float)(scales[1] >> 4)));
-    }
+  Vec scales(i64 part) const {
+    return load((const float*)(here + DecodedRow::kScales) + part * W, Full{});
   }
-}
-
-static inline void super_q3_k(const u8* p, i8* w, i64 b, const DecodedRow& row) {
-  const float d = read_half(p + 108);
-  const u8* packed = p + 96;
-  float scale[16];
-  for (int g = 0; g < 16; ++g) {
-    const int low = g < 8 ? packed[g] & 15 : packed[g - 8] >> 4;
-    scale[g] = d * (float)((low | ((packed[8 + g % 4] >> 2 * (g / 4)) & 3) << 4) - 32);
+  Vec mins(i64 part) const {
+    return load((const float*)(here + DecodedRow::kMins) + part * W, Full{});
   }
-  for (int half = 0; half < 2; ++half) {
-    for (int plane = 0; plane < 4; ++plane) {
-      for (int l = 0; l < 32; ++l) {
-        const int low = (p[32 + 32 * half + l] >> 2 * plane) & 3;
-        const int high = (p[l] >> (4 * half + plane)) & 1;
-        w[128 * half + 32 * plane + l] = (i8)(low - (high ? 0 : 4));
-      }
-      const int group = 8 * half + 2 * plane;
-      row.set(b + 4 * half + plane, scale[group], scale[group + 1], 0.0f, 0.0f);
-    }
-  }
-}
-
-static inline void super_iq2_xs(const u8* p, i8* w, i64 b, const DecodedRow& row) {
-  const float d = read_half(p);
-  for (int g = 0; g < 8; ++g) {
-    for (int l = 0; l < 4; ++l) {
-      const u8* at = p + 2 + 2 * (4 * g + l);
-      const int q = at[0] | at[1] << 8;
-      const u8* magnitude = stratum_iq2_xs_grid + (q & 511) * 8;
-      const int signs = stratum_sign_patterns[q >> 9];
-      for (int j = 0; j < 8; ++j) {
-        w[32 * g + 8 * l + j] = (i8)((signs >> j & 1) ? -(int)magnitude[j] : (int)magnitude[j]);
-      }
-    }
-    const int s = p[66 + g];
-    row.set(b + g, d * (0.5f + (float)(s & 15)) * 0.25f, d * (0.5f + (float)(s >> 4)) * 0.25f, 0.0f,
-            0.0f);
-  }
-}
-
-static inline void super_iq4_xs(const u8* p, i8* w, i64 b, const DecodedRow& row) {
-  static const i8 table[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                               1,    13,   25,  38,  53,  69,  89,  113};
-  const float d = read_half(p);
-  const int high = p[2] | p[3] << 8;
-  for (int g = 0; g < 8; ++g) {
-    const u8* qs = p + 8 + 16 * g;
-    for (int j = 0; j < 16; ++j) {
-      w[32 * g + j] = table[qs[j] & 15];
-      w[32 * g + 16 + j] = table[qs[j] >> 4];
-    }
-    const int scale = (p[4 + g / 2] >> 4 * (g % 2) & 15) | (high >> 2 * g & 3) << 4;
-    row.set(b + g, d * (float)(scale - 32), 0.0f);
-  }
-}
-
-static inline void blocks_q4_q5(const u8* p, i64 type, i8* w, i64 b, const DecodedRow& row) {
-  const float d = read_half(p);
-  switch (type) {
-    case kQ4_0:
-      nibbles_to(p + 2, 0, 8, w);
-      row.set(b, d, 0.0f);
-      break;
-    case kQ4_1:
-      nibbles_to(p + 4, 0, 0, w);
-      row.set(b, d, read_half(p + 2));
-      break;
-    case kQ5_0:
-      nibbles_to(p + 6, read_word(p + 2), 16, w);
-      row.set(b, d, 0.0f);
-      break;
-    default:
-      nibbles_to(p + 8, read_word(p + 4), 0, w);
-      row.set(b, d, read_half(p + 2));
-      break;
-  }
-}
-
-// The blocks of a source as a decoded row (its minima, if any, are one per block).
+};
+#if defined(STRATUM_WIDE) || defined(STRATUM_VNNI)
 template <class Source>
-static inline void decode_source(const u8* p, i64 blocks, const DecodedRow& row) {
+using DecodedAs = SourceDecoded<Source::kMins, false, 0>;
+#else
+template <class Source>
+using DecodedAs =
+    SourceDecoded<Source::kMins, Source::kSigned,
+                  Source::kLargest <= 31 ? 31 : (Source::kLargest <= 63 ? 63 : 128)>;
+#endif
+
+// Decodes a row of `columns` values. `tail`: kTailBytes.
+template <class Source>
+STRATUM_COLD void decode_row(const u8* p, i64 columns, u8* tail, u8* to) {
+  const i64 blocks = columns / kBlock;
   Source source;
   source.row = p;
-  for (i64 s = 0; s * kSuper < blocks; ++s) {
-    const i64 here = least(kSuper, blocks - s * kSuper);
-    source.super(s, here);
-    alignas(32) float mins[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    if constexpr (Source::kMins) _mm256_store_ps(mins, source.mins_first());
-    for (i64 u = 0; u * kUnitBlocks < here; ++u) {
-      const Unit unit = source.unit(u, here);
-      store_bytes(row.weights + s * 256 + u * kUnitBytes, unit.w);
-      alignas(64) float lanes[W];
-      store(lanes, unit.s, Full{});
-      for (i64 b = 0; b < kUnitBlocks; ++b) {
-        const i64 in_super = u * kUnitBlocks + b;
-        row.set(s * kSuper + in_super, lanes[8 * b], lanes[8 * b + 4], mins[in_super],
-                mins[in_super]);
+  for (i64 s = 0; s * kSuper < blocks; ++s, to += DecodedRow::kRecord) {
+    source.super(s, blocks - s * kSuper, tail);
+    STRATUM_UNROLLED
+    for (i64 part = 0; part < kParts; ++part) {
+      Ints codes[4];
+      source.tile(part, codes);
+      STRATUM_UNROLLED
+      for (i64 v = 0; v < 4; ++v) store_ints(to + v * 64 + part * 32, codes[v]);
+      store((float*)(to + DecodedRow::kScales) + part * W, source.scales(part), Full{});
+      if constexpr (Source::kMins) {
+        store((float*)(to + DecodedRow::kMins) + part * W, source.mins(part), Full{});
       }
     }
   }
 }
 
-static inline void decode_supers(const u8* p, i64 type, i64 blocks, const DecodedRow& row) {
-  for (i64 b = 0; b < blocks; b += kSuper) {
-    i8* w = row.weights + b * kBlock;
-    switch (type) {
-      case kQ2_K: super_q2_k(p + b / 8 * 84, w, b, row); break;
-      case kQ3_K: super_q3_k(p + b / 8 * 110, w, b, row); break;
-      case kIQ2_XS: super_iq2_xs(p + b / 8 * 74, w, b, row); break;
-      default: super_iq4_xs(p + b / 8 * 136, w, b, row); break;
-    }
-  }
-}
+template <class T>
+struct Kind {
+  typedef T Source;
+};
 
-// Decodes a row of `columns` values of a quantised type.
-STRATUM_COLD void decode_row(const u8* p, i64 type, i64 columns, const DecodedRow& row) {
-  const i64 blocks = columns / kBlock;
-  for (i64 b = blocks; b < ceil_div(blocks, kSuper) * kSuper; ++b) {
-    __builtin_memset(row.weights + b * kBlock, 0, kBlock);
-    row.set(b, 0.0f, 0.0f);
-  }
+// Calls f(Kind<the source of a quantised type>).
+template <class F>
+static inline void with_source(i64 type, const F& f) {
   switch (type) {
-    case kQ8_0: return decode_source<SourceQ8_0>(p, blocks, row);
-    case kQ4_K: return decode_source<SourceQ4_K>(p, blocks, row);
-    case kQ5_K: return decode_source<SourceQ5_K>(p, blocks, row);
-    case kQ6_K: return decode_source<SourceQ6_K>(p, blocks, row);
-    case kQ2_0: return decode_source<SourceQ2_0>(p, blocks, row);
-    case kIQ4_NL: return decode_source<SourceIQ4_NL>(p, blocks, row);
-    case kQ4_0:
-    case kQ4_1:
-    case kQ5_0:
-    case kQ5_1: {
-      const i64 bytes = type == kQ4_0 ? 18 : type == kQ4_1 ? 20 : type == kQ5_0 ? 22 : 24;
-      for (i64 b = 0; b < blocks; ++b) {
-        blocks_q4_q5(p + b * bytes, type, row.weights + b * kBlock, b, row);
-      }
-      return;
-    }
-    default: return decode_supers(p, type, blocks, row);
+    case kQ4_0: return f(Kind<SourceQ4_0>{});
+    case kQ4_1: return f(Kind<SourceQ4_1>{});
+    case kQ5_0: return f(Kind<SourceQ5_0>{});
+    case kQ5_1: return f(Kind<SourceQ5_1>{});
+    case kQ8_0: return f(Kind<SourceQ8_0>{});
+    case kQ2_K: return f(Kind<SourceQ2_K>{});
+    case kQ3_K: return f(Kind<SourceQ3_K>{});
+    case kQ4_K: return f(Kind<SourceQ4_K>{});
+    case kQ5_K: return f(Kind<SourceQ5_K>{});
+    case kQ6_K: return f(Kind<SourceQ6_K>{});
+    case kIQ2_XXS: return f(Kind<SourceIQ2_XXS>{});
+    case kIQ2_XS: return f(Kind<SourceIQ2_XS>{});
+    case kIQ2_S: return f(Kind<SourceIQ2_S>{});
+    case kIQ3_XXS: return f(Kind<SourceIQ3_XXS>{});
+    case kIQ3_S: return f(Kind<SourceIQ3_S>{});
+    case kIQ1_S: return f(Kind<SourceIQ1_S>{});
+    case kIQ1_M: return f(Kind<SourceIQ1_M>{});
+    case kIQ4_NL: return f(Kind<SourceIQ4_NL>{});
+    case kIQ4_XS: return f(Kind<SourceIQ4_XS>{});
+    case kMXFP4: return f(Kind<SourceMXFP4>{});
+    default: return f(Kind<SourceQ2_0>{});
   }
 }
 
-// The row as floats. `memory` holds DecodedRow::bytes(columns); unused for float types.
+// The values of a decoded row.
+template <class Source>
+static inline void decoded_to_floats(const u8* row, i64 columns, float* out) {
+  constexpr int kMinus = Source::kOffset < 0 ? 0 : 1 << (Source::kOffset & 15);
+  constexpr bool kBytesAreSigned = Source::kSigned && Source::kOffset < 0;
+  for (i64 half = 0; half < columns / 16; ++half) {
+    const u8* record = row + half / 16 * DecodedRow::kRecord;
+    const i64 lane = lane_of(half % 16);
+    const float scale = ((const float*)(record + DecodedRow::kScales))[lane];
+    float minimum = 0.0f;
+    if (Source::kMins) minimum = ((const float*)(record + DecodedRow::kMins))[lane];
+    for (i64 j = 0; j < 16; ++j) {
+      const i64 at = Source::kPlanes ? j % 4 * 64 + lane * 4 + j / 4 : j / 4 * 64 + lane * 4 + j % 4;
+      const int code = kBytesAreSigned ? (int)(i8)record[at] : (int)record[at] - kMinus;
+      out[half * 16 + j] = scale * (float)code + minimum;
+    }
+  }
+}
+
+// Memory of a thread: decoded rows, and the tail of a source.
+static inline i64 rows_to_decode(i64 columns) {
+  return most(4, least(16, 49152 / DecodedRow::bytes(columns) / 4 * 4));
+}
+static inline i64 decode_bytes_of(i64 columns) {
+  return rows_to_decode(columns) * DecodedRow::bytes(columns) + 4 * kTailBytes;
+}
+
+// The row as floats. `memory` holds decode_bytes_of(columns); unused for float types.
 STRATUM_COLD void row_to_floats(const u8* p, i64 type, i64 columns, u8* memory, float* out) {
   if (type == kF32) {
     __builtin_memcpy(out, p, (size_t)columns * 4);
@@ -212,15 +138,12 @@ STRATUM_COLD void row_to_floats(const u8* p, i64 type, i64 columns, u8* memory, 
     });
     return;
   }
-  const DecodedRow row = DecodedRow::at(memory, columns);
-  decode_row(p, type, columns, row);
-  for (i64 b = 0; b < columns / kBlock; ++b) {
-    for (i64 j = 0; j < kBlock; ++j) {
-      const i64 half = j / 16;
-      out[b * kBlock + j] = row.scale[2 * b + half] * (float)row.weights[b * kBlock + j] +
-                            row.minimum[b / 8 * 16 + half * 8 + b % 8];
-    }
-  }
+  with_source(type, [&](auto kind) {
+    typedef typename decltype(kind)::Source Source;
+    u8* row = memory + 4 * kTailBytes;
+    decode_row<Source>(p, columns, memory, row);
+    decoded_to_floats<Source>(row, columns, out);
+  });
 }
 
 }  // namespace STRATUM_ISA

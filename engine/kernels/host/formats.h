@@ -1,187 +1,214 @@
-// Block formats as the integer micro-kernel sees them (layouts: spec/qwen4exp.md section 8).
+// Block formats of 32 and 64 values, and the K formats of 256, as tiles of codes (see bytes.h; layouts:
+// spec/qwen4exp.md section 8; the IQ formats are in grids.h).
 //
-// A *unit* is one vector of weights as signed bytes (1 block of 32 values for 256-bit variants, 2 for
-// 512-bit ones) with the scales of its lanes; a lane of four weights has one scale. A *source* turns
-// the bytes of one matrix row into units, eight blocks ("super") at a time:
-//   super(s, blocks)   prepares blocks 8 s .. 8 s + blocks - 1
-//   unit(u, blocks)    the u-th unit of it; a missing second block has weights and scales 0
-//   kMins              whether values have a minimum added; then mins_first() and mins_second() are
-//                      those of the first and second 16 values of the 8 blocks
+// A *source* turns the bytes of one matrix row into tiles:
+//   super(s, blocks, tail)  prepares super s, of which `blocks` blocks exist; `tail`: kTailBytes
+//   tile(part, codes)       four vectors of codes
+//   scales(part)            of each lane; mins(part) is added to each value where kMins
+//   kSigned, kOffset        value = code - 2^kOffset, no offset where kOffset is negative; signed
+//                           formats: see `dot4`
+//   kLargest                code, or |value| of a signed format
+//   kPlanes                 vector p has values 4 k + p of each half, not 4 p + k
 // The plain twin is engine/gguf/blocks.py.
 #pragma once
-#include "functions.h"
+#include "bytes.h"
 
 namespace STRATUM_ISA {
 
-constexpr i64 kBlock = 32;                // values of an activation block
-constexpr i64 kSuper = 8;                 // blocks of a super
-constexpr i64 kUnitBlocks = W / 8;        // blocks of a unit
-constexpr i64 kUnitBytes = 4 * W;
+constexpr i64 kTailBytes = 320;  // of memory for a super that the row does not fill
+alignas(64) static const u8 kNoBlocks[192] = {0};
 
-// `aux` serves the dot product: see `unit_dot`.
-struct Unit {
-  Ints w;
-  Ints aux;
-  Vec s;
+// Where the blocks of a super lie. What is missing of it is zero, and so is then its scale.
+struct SuperPlace {
+  const u8 *near, *far;
+  Place at(i64 part) const { return either(near, far, part); }
 };
-
-#if defined(STRATUM_WIDE)
-static inline Ints join(__m256i low, __m256i high) {
-  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-}
-static inline Vec join(__m256 low, __m256 high) {
-  return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
-}
-static inline Ints load_bytes(const void* p) { return _mm512_loadu_si512(p); }
-static inline void store_bytes(void* p, Ints v) { _mm512_storeu_si512(p, v); }
-static inline Ints dot_add(Ints sum, Ints u, Ints s) { return _mm512_dpbusd_epi32(sum, u, s); }
-#else
-static inline Ints load_bytes(const void* p) { return _mm256_loadu_si256((const __m256i*)p); }
-static inline void store_bytes(void* p, Ints v) { _mm256_storeu_si256((__m256i*)p, v); }
-#if defined(STRATUM_VNNI)
-#if defined(STRATUM_VNNI_BY_AVX512)  // tests on machines without AVX-VNNI
-static inline Ints dot_add(Ints sum, Ints u, Ints s) { return _mm256_dpbusd_epi32(sum, u, s); }
-#else
-static inline Ints dot_add(Ints sum, Ints u, Ints s) { return _mm256_dpbusd_avx_epi32(sum, u, s); }
-#endif
-#endif
-#endif
-
-#if defined(STRATUM_WIDE) || defined(STRATUM_VNNI)
-
-// Activations are stored as q + 128 (unsigned); sum(w q) = sum(w (q + 128)) - 128 sum(w), and the
-// last term is computed once per unit, whatever the number of rows.
-constexpr u8 kActivationZero = 128;
-static inline Unit make_unit(Ints w, Vec s) {
-#if defined(STRATUM_WIDE)
-  const Ints offset = _mm512_set1_epi8((char)0x80);
-  return {w, isub(_mm512_setzero_si512(), dot_add(_mm512_setzero_si512(), offset, w)), s};
-#else
-  const Ints offset = _mm256_set1_epi8((char)0x80);
-  return {w, isub(_mm256_setzero_si256(), dot_add(_mm256_setzero_si256(), offset, w)), s};
-#endif
-}
-static inline Ints unit_dot(const Unit& k, Ints q) { return dot_add(k.aux, q, k.w); }
-
-#else
-
-// |w| times q with the sign of w: pairs stay within 2 * 128 * 127 = 32512, so that the saturating
-// 16-bit addition of maddubs is exact. Activations must not contain -128.
-constexpr u8 kActivationZero = 0;
-static inline Unit make_unit(Ints w, Vec s) { return {w, _mm256_abs_epi8(w), s}; }
-static inline Ints unit_dot(const Unit& k, Ints q) {
-  const Ints pairs = _mm256_maddubs_epi16(k.aux, _mm256_sign_epi8(q, k.w));
-  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+static inline SuperPlace place_super(const u8* row, i64 s, i64 blocks, i64 block_bytes,
+                                     i64 blocks_each, u8* tail) {
+  const i64 half = 4 / blocks_each * block_bytes;
+  const u8* here = row + s * 2 * half;
+  if (__builtin_expect(blocks >= kSuper, 1)) return {here, here + half};
+  if (blocks == 4) return {here, kNoBlocks};
+  __builtin_memset(tail, 0, kTailBytes);
+  __builtin_memcpy(tail, here, (size_t)(blocks / blocks_each * block_bytes));
+  return {tail, tail + half};
 }
 
-#endif
-
-// One float for the lanes of each block of a unit, from consecutive floats.
-static inline Vec spread(const float* p) {
-#if defined(STRATUM_WIDE)
-  return _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(p[0]), _mm512_set1_ps(p[1]));
-#else
-  return _mm256_broadcast_ss(p);
-#endif
+// float16 numbers of four blocks, `stride` bytes apart.
+static inline __m128 four_halves(const u8* p, i64 stride) {
+  u16 h[4];
+  for (int i = 0; i < 4; ++i) __builtin_memcpy(h + i, p + i * stride, 2);
+  const uint64_t all = (uint64_t)h[0] | (uint64_t)h[1] << 16 | (uint64_t)h[2] << 32 |
+                       (uint64_t)h[3] << 48;
+  return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)all));
 }
 
-// The unit made of blocks by `block(i)`, which gives {bytes, scale} of block i of the super.
-struct Block {
-  __m256i w;
-  __m256 s;
-};
+#if !defined(STRATUM_WIDE)
+static inline Vec lanes_of_four(__m128 four) { return _mm256_set_m128(four, four); }
+#endif
+
+// A float for each block by f(address of four blocks).
 template <class F>
-static inline Unit unit_of_blocks(i64 u, i64 blocks, const F& block) {
+static inline Vec scales_by(Place p, const F& f) {
 #if defined(STRATUM_WIDE)
-  const Block low = block(2 * u);
-  Block high = {_mm256_setzero_si256(), _mm256_setzero_ps()};
-  if (2 * u + 1 < blocks) high = block(2 * u + 1);
-  return make_unit(join(low.w, high.w), join(low.s, high.s));
+  return blocks_to_lanes(f(p.near), f(p.far));
 #else
-  (void)blocks;
-  const Block one = block(u);
-  return make_unit(one.w, one.s);
+  return lanes_of_four(f(p.at));
 #endif
 }
 
-static inline __m256i low_and_high_nibbles(const u8* p) {
-  const __m128i bytes = _mm_loadu_si128((const __m128i*)p);
-  const __m256i both = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
-  return _mm256_and_si256(both, _mm256_set1_epi8(15));
-}
+#define STRATUM_TRAITS(mins, is_signed, offset, largest, planes) \
+  static constexpr bool kMins = mins, kSigned = is_signed, kPlanes = planes; \
+  static constexpr int kOffset = is_signed ? kSignedShift : offset, kLargest = largest
 
-// Formats whose blocks stand alone. `block(from, b)` decodes 32 values: block b after `from`.
-
-// d; int8 q[32]
+// Blocks of 32 values: a float16 scale, maybe a minimum and fifth bits, then codes.
+// d; 32 signed bytes
 struct LayoutQ8_0 {
-  static constexpr i64 kSuperBytes = 8 * 34;
-  static Block block(const u8* from, i64 b) {
-    const u8* p = from + b * 34;
-    return {_mm256_loadu_si256((const __m256i*)(p + 2)), _mm256_set1_ps(read_half(p))};
-  }
+  STRATUM_TRAITS(false, true, 0, 128, false);
+  static constexpr i64 kBytes = 34, kScale = 0, kMin = 0;
+  static Ints codes(Place p) { return signed_codes(load32(p + 2)); }
 };
-
-// d; 16 bytes of nibbles that index a table of 16 values
-struct LayoutIQ4_NL {
-  static constexpr i64 kSuperBytes = 8 * 18;
-  static Block block(const u8* from, i64 b) {
-    const u8* p = from + b * 18;
-    const __m256i table = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113));
-    return {_mm256_shuffle_epi8(table, low_and_high_nibbles(p + 2)), _mm256_set1_ps(read_half(p))};
-  }
-};
-
 // d; 16 bytes of nibbles minus 8
 struct LayoutQ4_0 {
-  static constexpr i64 kSuperBytes = 8 * 18;
-  static Block block(const u8* from, i64 b) {
-    const u8* p = from + b * 18;
-    return {_mm256_sub_epi8(low_and_high_nibbles(p + 2), _mm256_set1_epi8(8)),
-            _mm256_set1_ps(read_half(p))};
+  STRATUM_TRAITS(false, false, 3, 15, false);
+  static constexpr i64 kBytes = 18, kScale = 0, kMin = 0;
+  static Ints codes(Place p) { return nibbles_of(load16_twice(p + 2)); }
+};
+// d; m; 16 bytes of nibbles
+struct LayoutQ4_1 {
+  STRATUM_TRAITS(true, false, -1, 15, false);
+  static constexpr i64 kBytes = 20, kScale = 0, kMin = 2;
+  static Ints codes(Place p) { return nibbles_of(load16_twice(p + 4)); }
+};
+// d; 32 fifth bits; 16 bytes of nibbles; minus 16
+struct LayoutQ5_0 {
+  STRATUM_TRAITS(false, false, 4, 31, false);
+  static constexpr i64 kBytes = 22, kScale = 0, kMin = 0;
+  static Ints codes(Place p) {
+    return or_where(bits_at(p + 2), nibbles_of(load16_twice(p + 6)), 16);
   }
 };
-
-// d; 16 bytes of four 2-bit codes each, 64 values: levels -1, 0, 1, 2
-struct LayoutQ2_0 {
-  static constexpr i64 kSuperBytes = 4 * 18;
-  static Block block(const u8* from, i64 b) {
-    const u8* p = from + (b / 2) * 18;
-    const __m128i bytes = _mm_loadl_epi64((const __m128i*)(p + 2 + (b & 1) * 8));
-    // The codes of a byte as two nibbles, each of them twice: c1c0 c1c0 c3c2 c3c2
-    const __m128i low = _mm_and_si128(bytes, _mm_set1_epi8(15));
-    const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(15));
-    const __m128i nibbles = _mm_unpacklo_epi8(low, high);
-    const __m256i twice = _mm256_set_m128i(_mm_unpackhi_epi8(nibbles, nibbles),
-                                           _mm_unpacklo_epi8(nibbles, nibbles));
-    // Even places keep the low code (0..3), odd ones the high code (0, 4, 8, 12).
-    const __m256i codes = _mm256_and_si256(twice, _mm256_set1_epi16(0x0c03));
-    const __m256i levels = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(-1, 0, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0));
-    return {_mm256_shuffle_epi8(levels, codes), _mm256_set1_ps(read_half(p))};
+// d; m; 32 fifth bits; 16 bytes of nibbles
+struct LayoutQ5_1 {
+  STRATUM_TRAITS(true, false, -1, 31, false);
+  static constexpr i64 kBytes = 24, kScale = 0, kMin = 2;
+  static Ints codes(Place p) {
+    return or_where(bits_at(p + 4), nibbles_of(load16_twice(p + 8)), 16);
   }
+};
+static inline __m128i iq4_values() {
+  return _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+}
+static inline Ints iq4_codes(Place p) {
+#if defined(STRATUM_WIDE) || defined(STRATUM_VNNI)
+  const __m128i table = _mm_xor_si128(iq4_values(), _mm_set1_epi8((char)0x80));
+#else
+  const __m128i table = iq4_values();
+#endif
+  return look_up(table, nibbles_of(load16_twice(p)));
+}
+// d; 16 bytes of nibbles that index a table of 16 values
+struct LayoutIQ4_NL {
+  STRATUM_TRAITS(false, true, 0, 127, false);
+  static constexpr i64 kBytes = 18, kScale = 0, kMin = 0;
+  static Ints codes(Place p) { return iq4_codes(p + 2); }
 };
 
 template <class Layout>
-struct SourceOfBlocks {
-  static constexpr bool kMins = false;
+struct SourceOfBlocks : Layout {
   const u8* row;
-  const u8* here;
-  void super(i64 s, i64) { here = row + s * Layout::kSuperBytes; }
-  Unit unit(i64 u, i64 blocks) const {
-    const u8* from = here;
-    return unit_of_blocks(u, blocks, [from](i64 b) { return Layout::block(from, b); });
+  SuperPlace here;
+  void super(i64 s, i64 blocks, u8* tail) {
+    here = place_super(row, s, blocks, Layout::kBytes, 1, tail);
+  }
+  void tile(i64 part, Ints codes[4]) const {
+    const Place p = here.at(part);
+    STRATUM_UNROLLED
+    for (i64 u = 0; u < 4; ++u) codes[u] = Layout::codes(p + u * Layout::kBytes);
+    transpose(codes);
+  }
+  Vec scales(i64 part) const {
+    return scales_by(here.at(part) + Layout::kScale,
+                     [](const u8* p) { return four_halves(p, Layout::kBytes); });
+  }
+  Vec mins(i64 part) const {
+    return scales_by(here.at(part) + Layout::kMin,
+                     [](const u8* p) { return four_halves(p, Layout::kBytes); });
   }
 };
 typedef SourceOfBlocks<LayoutQ8_0> SourceQ8_0;
-typedef SourceOfBlocks<LayoutIQ4_NL> SourceIQ4_NL;
 typedef SourceOfBlocks<LayoutQ4_0> SourceQ4_0;
-typedef SourceOfBlocks<LayoutQ2_0> SourceQ2_0;
+typedef SourceOfBlocks<LayoutQ4_1> SourceQ4_1;
+typedef SourceOfBlocks<LayoutQ5_0> SourceQ5_0;
+typedef SourceOfBlocks<LayoutQ5_1> SourceQ5_1;
+typedef SourceOfBlocks<LayoutIQ4_NL> SourceIQ4_NL;
+
+// e: the scale is 2^(e - 128); 16 bytes of nibbles: 4-bit floats, doubled to be whole, plus 16
+struct SourceMXFP4 {
+  STRATUM_TRAITS(false, false, 4, 28, false);
+  const u8* row;
+  SuperPlace here;
+  void super(i64 s, i64 blocks, u8* tail) { here = place_super(row, s, blocks, 17, 1, tail); }
+  void tile(i64 part, Ints codes[4]) const {
+    const Place p = here.at(part) + 1;
+    const __m128i table =
+        _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4);
+    STRATUM_UNROLLED
+    for (i64 u = 0; u < 4; ++u) codes[u] = look_up(table, nibbles_of(load16_twice(p + u * 17)));
+    transpose(codes);
+  }
+  Vec scales(i64 part) const {
+    return scales_by(here.at(part), [](const u8* p) {
+      const __m128i e = _mm_setr_epi32(p[0], p[17], p[34], p[51]);
+      const __m128i normal = _mm_slli_epi32(_mm_sub_epi32(e, _mm_set1_epi32(1)), 23);
+      const __m128i small = _mm_sllv_epi32(_mm_set1_epi32(0x200000), e);
+      const __m128i is_small = _mm_cmplt_epi32(e, _mm_set1_epi32(2));
+      return _mm_castsi128_ps(_mm_blendv_epi8(normal, small, is_small));
+    });
+  }
+  Vec mins(i64) const { return zero(); }
+};
+
+// d; 16 bytes of four 2-bit codes each, 64 values: levels -1, 0, 1, 2
+struct SourceQ2_0 {
+  STRATUM_TRAITS(false, false, 0, 3, true);
+  const u8* row;
+  SuperPlace here;
+  void super(i64 s, i64 blocks, u8* tail) { here = place_super(row, s, blocks, 18, 2, tail); }
+  static __m256i two_blocks(const u8* p) {
+    return _mm256_set_m128i(_mm_loadu_si128((const __m128i*)(p + 18)),
+                            _mm_loadu_si128((const __m128i*)p));
+  }
+  void tile(i64 part, Ints codes[4]) const {
+    const Place p = here.at(part) + 2;
+#if defined(STRATUM_WIDE)
+    const Ints packed = halves_to_lanes(join(two_blocks(p.near), two_blocks(p.far)));
+#else
+    const Ints packed = halves_to_lanes(two_blocks(p.at));
+#endif
+    const Ints three = bytes1(3);
+    codes[0] = iand(packed, three);
+    codes[1] = iand(shr<2>(packed), three);
+    codes[2] = iand(shr<4>(packed), three);
+    codes[3] = iand(shr<6>(packed), three);
+  }
+  Vec scales(i64 part) const {
+    return scales_by(here.at(part), [](const u8* p) {
+      u16 a, b;
+      __builtin_memcpy(&a, p, 2);
+      __builtin_memcpy(&b, p + 18, 2);
+      const __m128 two = _mm_cvtph_ps(_mm_cvtsi32_si128((i32)((u32)a | (u32)b << 16)));
+      return _mm_unpacklo_ps(two, two);
+    });
+  }
+  Vec mins(i64) const { return zero(); }
+};
+
+// -- K formats -----------------------------------------------------------------------------------
 
 // The 8 pairs (scale, minimum) of Q4_K and Q5_K: 6 bits each in 12 bytes.
 struct SuperScales {
-  alignas(32) float scale[8];
-  __m256 mins;
+  __m256 scale, minimum;
   void read(const u8* block) {
     u32 a, b, c;
     __builtin_memcpy(&a, block + 4, 4);
@@ -189,116 +216,150 @@ struct SuperScales {
     __builtin_memcpy(&c, block + 12, 4);
     const u32 scale_high = (c & 0x0f0f0f0f) | ((a >> 6) & 0x03030303) << 4;
     const u32 min_high = ((c >> 4) & 0x0f0f0f0f) | ((b >> 6) & 0x03030303) << 4;
-    const __m128i sc = _mm_set_epi32(0, 0, (i32)scale_high, (i32)(a & 0x3f3f3f3f));
-    const __m128i mn = _mm_set_epi32(0, 0, (i32)min_high, (i32)(b & 0x3f3f3f3f));
+    const uint64_t sc = (uint64_t)scale_high << 32 | (a & 0x3f3f3f3f);
+    const uint64_t mn = (uint64_t)min_high << 32 | (b & 0x3f3f3f3f);
     const __m256 d = _mm256_set1_ps(read_half(block));
     const __m256 dmin = _mm256_set1_ps(-read_half(block + 2));
-    _mm256_store_ps(scale, _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(sc))));
-    mins = _mm256_mul_ps(dmin, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(mn)));
+    scale = _mm256_mul_ps(d, floats_of(sc));
+    minimum = _mm256_mul_ps(dmin, floats_of(mn));
+  }
+  static __m256 floats_of(uint64_t bytes) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes)));
   }
 };
+
+// 32 bytes whose bits 4 h + u are one for each value of block u + 4 h: bit u (block u) of the result.
+static inline Ints bits_of_blocks(const u8* p, i64 part) {
+#if defined(STRATUM_WIDE)
+  (void)part;
+  const __m256i bits = _mm256_loadu_si256((const __m256i*)p);
+  return join(bits, _mm256_srli_epi16(bits, 4));
+#else
+  const Ints bits = load_ints(p);
+  return part ? shr<4>(bits) : bits;
+#endif
+}
 
 // d; dmin; scales[12]; (qh[32] with the fifth bits;) qs[128]: per 32 bytes two blocks, low nibbles
 // then high ones
 template <bool kFive>
 struct SourceQ45_K {
-  static constexpr bool kMins = true;
+  STRATUM_TRAITS(true, false, -1, kFive ? 31 : 15, false);
   static constexpr i64 kBytes = kFive ? 176 : 144;
   const u8* row;
   const u8* here;
-  SuperScales scales;
-  void super(i64 s, i64) {
+  SuperScales both;
+  void super(i64 s, i64, u8*) {
     here = row + s * kBytes;
-    scales.read(here);
+    both.read(here);
   }
-  __m256 mins_first() const { return scales.mins; }
-  __m256 mins_second() const { return scales.mins; }
-  __m256i block(i64 b) const {
-    const u8* qs = here + (kFive ? 48 : 16) + b / 2 * 32;
-    const __m256i bytes = _mm256_loadu_si256((const __m256i*)qs);
-    const __m256i shifted = (b & 1) ? _mm256_srli_epi16(bytes, 4) : bytes;
-    const __m256i low = _mm256_and_si256(shifted, _mm256_set1_epi8(15));
-    if (!kFive) return low;
-    const __m256i high = _mm256_loadu_si256((const __m256i*)(here + 16));
-    const __m256i bit = _mm256_and_si256(_mm256_srl_epi16(high, _mm_cvtsi32_si128((i32)b)),
-                                         _mm256_set1_epi8(1));
-    return _mm256_or_si256(low, _mm256_slli_epi16(bit, 4));
+  void tile(i64 part, Ints codes[4]) const {
+    const u8* qs = here + (kFive ? 48 : 16);
+    const Place p = either(qs, qs + 64, part);
+    const Ints fifteen = bytes1(15), a = load32(p), b = load32(p + 32);
+    codes[0] = iand(a, fifteen);
+    codes[1] = iand(shr<4>(a), fifteen);
+    codes[2] = iand(b, fifteen);
+    codes[3] = iand(shr<4>(b), fifteen);
+    if constexpr (kFive) {
+      const Ints bits = bits_of_blocks(here + 16, part), sixteen = bytes1(16);
+      codes[0] = ior(codes[0], iand(shl<4>(bits), sixteen));
+      codes[1] = ior(codes[1], iand(shl<3>(bits), sixteen));
+      codes[2] = ior(codes[2], iand(shl<2>(bits), sixteen));
+      codes[3] = ior(codes[3], iand(shl<1>(bits), sixteen));
+    }
+    transpose(codes);
   }
-  Unit unit(i64 u, i64) const {
-#if defined(STRATUM_WIDE)
-    return make_unit(join(block(2 * u), block(2 * u + 1)), spread(scales.scale + 2 * u));
-#else
-    return make_unit(block(u), spread(scales.scale + u));
-#endif
-  }
+  Vec scales(i64 part) const { return blocks_to_lanes(both.scale, part); }
+  Vec mins(i64 part) const { return blocks_to_lanes(both.minimum, part); }
 };
 typedef SourceQ45_K<false> SourceQ4_K;
 typedef SourceQ45_K<true> SourceQ5_K;
 
-// Two scales of 16 values each, for the lanes of a block.
-static inline __m256 scale_pair(float first, float second) {
-  return _mm256_set_m128(_mm_set1_ps(second), _mm_set1_ps(first));
-}
-
 // ql[128]; qh[64]; int8 scales[16]; d: per half of 128 values four blocks, which share 64 bytes of
-// nibbles and 32 bytes of bit pairs
+// nibbles and 32 bytes of bit pairs; minus 32
 struct SourceQ6_K {
-  static constexpr bool kMins = false;
+  STRATUM_TRAITS(false, false, 5, 63, false);
   const u8* row;
   const u8* here;
-  float d;
-  void super(i64 s, i64) {
-    here = row + s * 210;
-    d = read_half(here + 208);
+  void super(i64 s, i64, u8*) { here = row + s * 210; }
+  void tile(i64 part, Ints codes[4]) const {
+    const Place p = either(here, here + 64, part);
+    const Ints a = load32(p), b = load32(p + 32);
+    const Ints pairs = load32(either(here + 128, here + 160, part));
+    const Ints fifteen = bytes1(15), top = bytes1(0x30);
+    codes[0] = ior(iand(a, fifteen), iand(shl<4>(pairs), top));
+    codes[1] = ior(iand(b, fifteen), iand(shl<2>(pairs), top));
+    codes[2] = ior(iand(shr<4>(a), fifteen), iand(pairs, top));
+    codes[3] = ior(iand(shr<4>(b), fifteen), iand(shr<2>(pairs), top));
+    transpose(codes);
   }
-  Block block(i64 b) const {
-    const i64 half = b / 4, m = b % 4;
-    const u8* low = here + 64 * half + (m & 1) * 32;
-    const __m256i bytes = _mm256_loadu_si256((const __m256i*)low);
-    const __m256i pairs = _mm256_loadu_si256((const __m256i*)(here + 128 + 32 * half));
-    const __m256i nibbles =
-        _mm256_and_si256(m & 2 ? _mm256_srli_epi16(bytes, 4) : bytes, _mm256_set1_epi8(15));
-    const __m256i top = _mm256_and_si256(_mm256_srl_epi16(pairs, _mm_cvtsi32_si128((i32)(2 * m))),
-                                         _mm256_set1_epi8(3));
-    const __m256i code = _mm256_or_si256(nibbles, _mm256_slli_epi16(top, 4));
-    const i8* scales = (const i8*)(here + 192 + 2 * b);
-    return {_mm256_sub_epi8(code, _mm256_set1_epi8(32)),
-            scale_pair(d * (float)scales[0], d * (float)scales[1])};
+  Vec scales(i64 part) const {
+    const __m128i s = _mm_loadu_si128((const __m128i*)(here + 192));
+    return mul(set1(read_half(here + 208)), halves_to_lanes(s, part));
   }
-  Unit unit(i64 u, i64 blocks) const {
-    return unit_of_blocks(u, blocks, [this](i64 b) { return block(b); });
+  Vec mins(i64) const { return zero(); }
+};
+
+// The four blocks of a half that share 32 bytes of 2-bit codes.
+static inline void pairs_of(Ints packed, Ints codes[4]) {
+  const Ints three = bytes1(3);
+  codes[0] = iand(packed, three);
+  codes[1] = iand(shr<2>(packed), three);
+  codes[2] = iand(shr<4>(packed), three);
+  codes[3] = iand(shr<6>(packed), three);
+}
+
+// scales[16]: scale and minimum of 4 bits; qs[64]; d; dmin
+struct SourceQ2_K {
+  STRATUM_TRAITS(true, false, -1, 3, false);
+  const u8* row;
+  const u8* here;
+  void super(i64 s, i64, u8*) { here = row + s * 84; }
+  void tile(i64 part, Ints codes[4]) const {
+    pairs_of(load32(either(here + 16, here + 48, part)), codes);
+    transpose(codes);
+  }
+  __m128i packed() const { return _mm_loadu_si128((const __m128i*)here); }
+  Vec scales(i64 part) const {
+    const __m128i s = _mm_and_si128(packed(), _mm_set1_epi8(15));
+    return mul(set1(read_half(here + 80)), halves_to_lanes(s, part));
+  }
+  Vec mins(i64 part) const {
+    const __m128i m = _mm_and_si128(_mm_srli_epi16(packed(), 4), _mm_set1_epi8(15));
+    return mul(set1(-read_half(here + 82)), halves_to_lanes(m, part));
   }
 };
 
-// A row that a plain loop has decoded: for formats without a source of their own, and the same for
-// all. `scale` has one float per 16 values; `mins` two per block: see DecodedRow in decode.h.
-struct SourceDecoded {
-  static constexpr bool kMins = true;
-  const i8* weights;
-  const float* scale;
-  const float* minimum;
-  const i8* here;
-  const float* here_scale;
-  const float* here_minimum;
-  void super(i64 s, i64) {
-    here = weights + s * kSuper * kBlock;
-    here_scale = scale + s * kSuper * 2;
-    here_minimum = minimum + s * kSuper * 2;
+// hmask[32]; qs[64]; scales[12]; d; minus 4
+struct SourceQ3_K {
+  STRATUM_TRAITS(false, false, 2, 7, false);
+  const u8* row;
+  const u8* here;
+  void super(i64 s, i64, u8*) { here = row + s * 110; }
+  void tile(i64 part, Ints codes[4]) const {
+    pairs_of(load32(either(here + 32, here + 64, part)), codes);
+    const Ints bits = bits_of_blocks(here, part), four = bytes1(4);
+    codes[0] = ior(codes[0], iand(shl<2>(bits), four));
+    codes[1] = ior(codes[1], iand(shl<1>(bits), four));
+    codes[2] = ior(codes[2], iand(bits, four));
+    codes[3] = ior(codes[3], iand(shr<1>(bits), four));
+    transpose(codes);
   }
-  __m256 mins_first() const { return _mm256_loadu_ps(here_minimum); }
-  __m256 mins_second() const { return _mm256_loadu_ps(here_minimum + kSuper); }
-  static __m256 pair(const float* p) {
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_broadcast_ss(p)),
-                                _mm_broadcast_ss(p + 1), 1);
+  // 16 numbers of 6 bits: nibbles in 8 bytes, then bit pairs in 4.
+  Vec scales(i64 part) const {
+    const __m128i nibble = _mm_set1_epi8(15);
+    const __m128i packed = _mm_loadl_epi64((const __m128i*)(here + 96));
+    i32 word;
+    __builtin_memcpy(&word, here + 104, 4);
+    const __m128i low = _mm_unpacklo_epi64(_mm_and_si128(packed, nibble),
+                                           _mm_and_si128(_mm_srli_epi16(packed, 4), nibble));
+    const __m128i pairs = _mm_srlv_epi32(_mm_set1_epi32(word), _mm_setr_epi32(0, 2, 4, 6));
+    const __m128i high = _mm_slli_epi16(_mm_and_si128(pairs, _mm_set1_epi8(3)), 4);
+    const __m128i s = _mm_sub_epi8(_mm_or_si128(low, high), _mm_set1_epi8(32));
+    return mul(set1(read_half(here + 108)), halves_to_lanes(s, part));
   }
-  Unit unit(i64 u, i64) const {
-#if defined(STRATUM_WIDE)
-    const float* p = here_scale + 4 * u;
-    return make_unit(load_bytes(here + u * kUnitBytes), join(pair(p), pair(p + 2)));
-#else
-    return make_unit(load_bytes(here + u * kUnitBytes), pair(here_scale + 2 * u));
-#endif
-  }
+  Vec mins(i64) const { return zero(); }
 };
 
 }  // namespace STRATUM_ISA

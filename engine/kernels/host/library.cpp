@@ -11,8 +11,7 @@
 #endif
 
 extern "C" {
-const u8* stratum_iq2_xs_grid = nullptr;
-const u8* stratum_sign_patterns = nullptr;
+Codebooks stratum_codebooks = {};
 }
 
 static constexpr i64 kAlignment = 64;
@@ -67,7 +66,7 @@ void context_reset(Context* c) {
   c->wanted = 0;
 }
 
-STRATUM_API i32 stratum_version() { return 1; }
+STRATUM_API i32 stratum_version() { return 2; }
 
 // Bits: see CpuFeature.
 STRATUM_API u32 stratum_cpu_features() { return cpu_features(); }
@@ -93,10 +92,9 @@ STRATUM_API const void* stratum_operation(const char* variant, const char* name)
   return find_operation(stratum_operations_avx2, name);
 }
 
-// Tables of the formats that need one; the caller keeps them alive.
-STRATUM_API void stratum_set_codebooks(const u8* iq2_xs_grid, const u8* sign_patterns) {
-  stratum_iq2_xs_grid = iq2_xs_grid;
-  stratum_sign_patterns = sign_patterns;
+// The tables, in the order of the fields of Codebooks; the caller keeps them alive.
+STRATUM_API void stratum_set_codebooks(const void* const* tables) {
+  __builtin_memcpy(&stratum_codebooks, tables, sizeof(stratum_codebooks));
 }
 
 // A worker pool of `threads` threads and its scratch, or null. `object_head`: bytes of a plain

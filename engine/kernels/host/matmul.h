@@ -1,7 +1,8 @@
 // Matrix products: which kernel multiplies what, how the work is cut, and the operations themselves.
 //
-// Formats without a source are decoded once per matrix row into thread memory and multiplied with all
-// rows of activations. The plain twin is the matrix product of engine/ops/reference.py.
+// With one or two rows of activations weights are decoded in registers on their way; with more, some
+// matrix rows at a time are decoded into thread memory and multiplied with all rows of activations.
+// The plain twin is the matrix product of engine/ops/reference.py.
 #pragma once
 #include "microkernels.h"
 
@@ -23,17 +24,22 @@ struct Product {
   }
 };
 
-template <class Source, int R>
-static inline void units_rows(const Product& p, i64 from, i64 to, i64 first) {
-  constexpr i64 M = R <= 2 ? 2 : 1;
+constexpr i64 kDirectRows = 2;  // rows of activations up to which weights are decoded on their way
+
+template <class Source, int M, int R>
+static inline void tiles_rows(const Product& p, CodeOrder order, i64 from, i64 to, const u8* weights,
+                              i64 row_bytes, u8* tails, i64 first) {
   QuantisedRow x[R];
+  STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) x[r] = p.rows->quantised(p.activation_row(first + r));
   for (i64 m = from; m < to; m += M) {
     Source source[M];
     float* out[R];
-    for (i64 i = 0; i < M; ++i) source[i].row = p.matrix_row(least(m + i, to - 1));
+    STRATUM_UNROLLED
+    for (i64 i = 0; i < M; ++i) source[i].row = weights + (least(m + i, to - 1) - from) * row_bytes;
+    STRATUM_UNROLLED
     for (int r = 0; r < R; ++r) out[r] = p.out + (first + r) * p.stride + m;
-    multiply_units<Source, M, R>(source, p.matrix->columns / kBlock, x, to - m, out);
+    multiply_tiles<Source, M, R>(source, p.matrix->columns / kBlock, order, x, tails, to - m, out);
   }
 }
 
@@ -73,11 +79,39 @@ static inline void by_rows(i64 count, const F& f) {
   if (count - first == 1) f(first, Number<1>{});
 }
 
+// Decoded rows from .. to-1, which lie at `weights`, times all rows of activations.
 template <class Source>
-static inline void units_product(const Product& p, i64 from, i64 to) {
+STRATUM_COLD void decoded_product(const Product& p, CodeOrder order, i64 from, i64 to,
+                                  const u8* weights) {
   by_rows<4>(p.count, [&](i64 first, auto rows) {
-    units_rows<Source, decltype(rows)::value>(p, from, to, first);
+    constexpr int R = decltype(rows)::value;
+    tiles_rows<Source, W / 8, R>(p, order, from, to, weights, DecodedRow::bytes(p.matrix->columns),
+                                 nullptr, first);
   });
+}
+
+// `memory`: decode_bytes_of(columns) of this thread.
+template <class Source>
+STRATUM_COLD void coded_product(const Product& p, i64 from, i64 to, u8* memory) {
+  const CodeOrder order = order_of<Source>();
+  if (p.count <= kDirectRows) {
+    by_rows<kDirectRows>(p.count, [&](i64 first, auto rows) {
+      constexpr int R = decltype(rows)::value;
+      tiles_rows<Source, 1, R>(p, order, from, to, p.matrix_row(from), p.matrix->row_bytes, memory,
+                               first);
+    });
+    return;
+  }
+  const i64 columns = p.matrix->columns, bytes = DecodedRow::bytes(columns);
+  const i64 each = rows_to_decode(columns);
+  u8* rows = memory + 4 * kTailBytes;
+  for (i64 m = from; m < to; m += each) {
+    const i64 end = least(to, m + each);
+    for (i64 i = m; i < end; ++i) {
+      decode_row<Source>(p.matrix_row(i), columns, memory, rows + (i - m) * bytes);
+    }
+    decoded_product<DecodedAs<Source>>(p, order, m, end, rows);
+  }
 }
 
 template <class Source>
@@ -87,42 +121,16 @@ static inline void floats_product(const Product& p, i64 from, i64 to) {
   });
 }
 
-STRATUM_COLD void decoded_product(const Product& p, i64 from, i64 to, u8* memory) {
-  const i64 columns = p.matrix->columns;
-  const DecodedRow row = DecodedRow::at(memory, columns);
-  for (i64 m = from; m < to; ++m) {
-    decode_row(p.matrix_row(m), p.matrix->type, columns, row);
-    by_rows<4>(p.count, [&](i64 first, auto rows) {
-      constexpr int R = decltype(rows)::value;
-      QuantisedRow x[R];
-      float* out[R];
-      for (int r = 0; r < R; ++r) {
-        x[r] = p.rows->quantised(p.activation_row(first + r));
-        out[r] = p.out + (first + r) * p.stride + m;
-      }
-      SourceDecoded source;
-      source.weights = row.weights;
-      source.scale = row.scale;
-      source.minimum = row.minimum;
-      multiply_units<SourceDecoded, 1, R>(&source, columns / kBlock, x, 1, out);
-    });
-  }
-}
-
-// Computes matrix rows from .. to-1. `memory`: DecodedRow::bytes(columns) of this thread.
+// Computes matrix rows from .. to-1. `memory`: decode_bytes_of(columns) of this thread.
 STRATUM_COLD void product(const Product& p, i64 from, i64 to, u8* memory) {
   switch (p.matrix->type) {
     case kF32: return floats_product<LoadF32>(p, from, to);
     case kF16: return floats_product<LoadF16>(p, from, to);
     case kBF16: return floats_product<LoadBF16>(p, from, to);
-    case kQ8_0: return units_product<SourceQ8_0>(p, from, to);
-    case kQ4_K: return units_product<SourceQ4_K>(p, from, to);
-    case kQ5_K: return units_product<SourceQ5_K>(p, from, to);
-    case kQ6_K: return units_product<SourceQ6_K>(p, from, to);
-    case kQ2_0: return units_product<SourceQ2_0>(p, from, to);
-    case kIQ4_NL: return units_product<SourceIQ4_NL>(p, from, to);
-    case kQ4_0: return units_product<SourceQ4_0>(p, from, to);
-    default: return decoded_product(p, from, to, memory);
+    default:
+      return with_source(p.matrix->type, [&](auto kind) {
+        coded_product<typename decltype(kind)::Source>(p, from, to, memory);
+      });
   }
 }
 
@@ -138,7 +146,7 @@ static inline i64 tile_rows(i64 columns, i64 rows) {
 }
 
 static inline i64 decode_bytes(const Matrix* m) {
-  return is_float(m->type) ? 0 : DecodedRow::bytes(m->columns);
+  return is_float(m->type) ? 0 : decode_bytes_of(m->columns);
 }
 
 // Thread memory for decoding the rows of some matrices.

@@ -1,57 +1,67 @@
-// The two micro-kernels of matrix products: for weights as signed bytes, and for float weights.
+// The two micro-kernels of matrix products: for weights as tiles of codes, and for float weights.
 //
-// A block of weights is decoded once into registers and multiplied with up to four rows of
+// A super of weights is decoded once into registers and multiplied with up to four rows of
 // activations. For a given pair (matrix row, activation row) the operations and their order are the
-// same for all M and R: results do not depend on what else is computed. int32 sums inside a block of
-// 32, float32 sums across blocks in ascending order, lane by lane; then the lanes.
+// same for all M and R: results do not depend on what else is computed. int32 sums inside a half of
+// 16 values, float32 sums across supers in ascending order, lane by lane; then the lanes.
 #pragma once
-#include "activations.h"
+#include "decode.h"
 
 namespace STRATUM_ISA {
+
+// What sources of one class have apart: where their activations lie and their offset (bytes.h).
+struct CodeOrder {
+  i64 activations;  // offset in a record
+  int offset;       // log2, or negative: none
+};
+template <class Source>
+static inline CodeOrder order_of() {
+  return {Source::kPlanes ? QuantisedRow::kPlanes : QuantisedRow::kRuns, Source::kOffset};
+}
 
 // M matrix rows times R activation rows. Only the first `valid` of the matrix rows are wanted: at the
 // end of a tile the others repeat the last one, so that no further kernels are needed there.
 template <class Source, int M, int R>
-static inline void multiply_units(Source* source, i64 blocks, const QuantisedRow* x, i64 valid,
-                                  float* const* out) {
+static inline void multiply_tiles(Source* source, i64 blocks, CodeOrder order,
+                                  const QuantisedRow* x, u8* tails, i64 valid, float* const* out) {
   Vec total[M][R];
-  __m256 minimum[M][R];
   STRATUM_UNROLLED
   for (int m = 0; m < M; ++m) {
     STRATUM_UNROLLED
-    for (int r = 0; r < R; ++r) {
-      total[m][r] = zero();
-      minimum[m][r] = _mm256_setzero_ps();
-    }
+    for (int r = 0; r < R; ++r) total[m][r] = zero();
   }
+  STRATUM_ROLLED
   for (i64 s = 0; s * kSuper < blocks; ++s) {
-    const i64 here = least(kSuper, blocks - s * kSuper);
     STRATUM_UNROLLED
-    for (int m = 0; m < M; ++m) source[m].super(s, here);
-    STRATUM_ROLLED
-    for (i64 u = 0; u * kUnitBlocks < here; ++u) {
-      Unit unit[M];
+    for (int m = 0; m < M; ++m) source[m].super(s, blocks - s * kSuper, tails + m * kTailBytes);
+    STRATUM_UNROLLED
+    for (i64 part = 0; part < kParts; ++part) {
+      Ints codes[M][4];
+      Vec scales[M], mins[M];
       STRATUM_UNROLLED
-      for (int m = 0; m < M; ++m) unit[m] = source[m].unit(u, here);
-      STRATUM_UNROLLED
-      for (int r = 0; r < R; ++r) {
-        const Ints q = load_bytes(x[r].q + s * 256 + u * kUnitBytes);
-        const Vec d = spread(x[r].d + s * kSuper + u * kUnitBlocks);
-        STRATUM_UNROLLED
-        for (int m = 0; m < M; ++m) {
-          total[m][r] = fma(to_floats(unit_dot(unit[m], q)), mul(unit[m].s, d), total[m][r]);
-        }
+      for (int m = 0; m < M; ++m) {
+        source[m].tile(part, codes[m]);
+        scales[m] = source[m].scales(part);
+        if constexpr (Source::kMins) mins[m] = source[m].mins(part);
       }
-    }
-    if constexpr (Source::kMins) {
       STRATUM_UNROLLED
       for (int r = 0; r < R; ++r) {
-        const __m256 first = _mm256_loadu_ps(x[r].first + s * kSuper);
-        const __m256 second = _mm256_loadu_ps(x[r].second + s * kSuper);
+        const u8* record = x[r].memory + s * QuantisedRow::kRecord + part * 32;
+        const Vec d = load((const float*)(record + QuantisedRow::kScales), Full{});
+        Ints minus = no_ints();
+        if (order.offset >= 0) {
+          minus = scaled_by_2(load_ints(record + QuantisedRow::kSums), order.offset);
+        }
         STRATUM_UNROLLED
         for (int m = 0; m < M; ++m) {
-          minimum[m][r] = _mm256_fmadd_ps(source[m].mins_first(), first, minimum[m][r]);
-          minimum[m][r] = _mm256_fmadd_ps(source[m].mins_second(), second, minimum[m][r]);
+          const Ints sums = dot4<Source::kSigned, Source::kLargest>(minus, codes[m],
+                                                                    record + order.activations);
+          total[m][r] = fma(to_floats(sums), mul(scales[m], d), total[m][r]);
+        }
+        if constexpr (Source::kMins) {
+          const Vec totals = load((const float*)(record + QuantisedRow::kTotals), Full{});
+          STRATUM_UNROLLED
+          for (int m = 0; m < M; ++m) total[m][r] = fma(mins[m], totals, total[m][r]);
         }
       }
     }
@@ -60,9 +70,8 @@ static inline void multiply_units(Source* source, i64 blocks, const QuantisedRow
   for (int r = 0; r < R; ++r) {
     STRATUM_UNROLLED
     for (int m = 0; m < M; ++m) {
-      __m256 all = fold(total[m][r]);
-      if constexpr (Source::kMins) all = _mm256_add_ps(all, minimum[m][r]);
-      if (m < valid) out[r][m] = sum8(all);
+      const float value = sum(total[m][r]);
+      if (m < valid) out[r][m] = value;
     }
   }
 }

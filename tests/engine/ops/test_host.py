@@ -25,8 +25,9 @@ from engine.ops.check_cases import (
     Results,
     error_of,
 )
+from engine.ops.check_inputs import Inputs
 from engine.ops.check_sequences import AttentionCase, DeltaCase, DeltaSizes, PleCase, SequenceCase
-from engine.ops.host import HostOps
+from engine.ops.host import HOST_FORMATS, HostOps
 from engine.ops.reference import ReferenceOps
 from tests.support.ops_cases import all_cases, matmul_cases, sequence_cases
 
@@ -154,6 +155,36 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(host: HostOps, case: Op
         ops.close()
     assert_same_bits(results[1], results[0])
     assert_same_bits(results[2], results[0])
+
+
+ROW_COUNTS = (*range(1, 18), 64)
+
+
+@pytest.mark.parametrize("ggml_type", sorted(HOST_FORMATS), ids=lambda t: t.name)
+def test_a_row_has_the_same_bits_in_any_company_in_every_format(host: HostOps, ggml_type):
+    # Weights are decoded on their way for few rows, into memory for more, in groups for many.
+    case = MatmulCase([ggml_type], [37], 768, num_rows=64)
+    alone = case.run(host, [1] * 64)
+    for count in ROW_COUNTS:
+        assert_same_bits(case.run(host, [count]), {"out0": alone["out0"][:count]})
+
+
+@pytest.mark.parametrize("ggml_type", sorted(HOST_FORMATS), ids=lambda t: t.name)
+def test_rows_of_a_table_are_read_as_the_format_is_defined(host: HostOps, ggml_type: GgmlType):
+    table = Inputs(7).tensor(ggml_type, 40, 768)
+    out = np.zeros((40, 768), np.float32)
+    host.gather_rows(host.matrix(table), np.arange(40), out)
+    np.testing.assert_array_equal(out, table.dequantise())
+
+
+@pytest.mark.parametrize("columns", range(32, 289, 32))
+@pytest.mark.parametrize("ggml_type", [t for t in HOST_FORMATS if t.block_values == 32])
+def test_rows_that_end_inside_a_block_of_256(host: HostOps, ggml_type: GgmlType, columns: int):
+    case = MatmulCase([ggml_type], [3], columns, num_rows=3)
+    weights = case.tensors[0].dequantise().astype(np.float64)
+    wanted = rounded(case.x) @ weights.T
+    assert error_of(case.run(host, [3]), {"out0": wanted}) < 2e-6
+    assert error_of(case.run(host, [1, 1]), {"out0": wanted[:2]}) < 2e-6
 
 
 def test_a_large_pass_agrees_with_the_reference_and_with_single_rows(host: HostOps):

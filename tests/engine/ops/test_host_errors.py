@@ -28,8 +28,8 @@ def host():
 
 
 def test_a_format_without_a_kernel_is_refused_with_a_sentence(host: HostOps):
-    tensor = Tensor("blk.0.ffn_up.weight", GgmlType.IQ1_S, (2, 256), np.zeros(100, np.uint8))
-    with pytest.raises(ModelFileError, match=r"blk.0.ffn_up.weight is stored as IQ1_S, .* another"):
+    tensor = Tensor("blk.0.ffn_up.weight", GgmlType.TQ1_0, (2, 256), np.zeros(108, np.uint8))
+    with pytest.raises(ModelFileError, match=r"blk.0.ffn_up.weight is stored as TQ1_0, .* another"):
         host.matrix(tensor)
 
 

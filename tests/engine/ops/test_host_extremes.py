@@ -41,8 +41,11 @@ def filled_tensor(ggml_type: GgmlType, byte: int, columns: int) -> Tensor:
     raw = np.full_like(scales, byte)
     offsets = {GgmlType.Q6_K: (208,), GgmlType.Q2_K: (80, 82), GgmlType.Q3_K: (108,)}
     two = {GgmlType.Q4_1, GgmlType.Q5_1, GgmlType.Q4_K, GgmlType.Q5_K}
+    offsets[GgmlType.IQ1_M] = (48, 50, 52, 54)
     for offset in offsets.get(ggml_type, (0, 2) if ggml_type in two else (0,)):
         raw[:, offset : offset + 2] = scales[:, offset : offset + 2]
+    if ggml_type is GgmlType.MXFP4:  # its scale is one byte
+        raw[:, 1] = byte
     return Tensor("filled", tensor.type, tensor.shape, raw.reshape(-1))
 
 
