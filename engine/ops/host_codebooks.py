@@ -24,11 +24,33 @@ _GRIDS = (
     ("IQ3_S", 512, 4, 1),
     ("IQ1_S", 2048, 8, 8),
 )
+# Magnitudes of the codebooks whose numbers are looked up instead: format, bits of a number.
+_IQ2_LEVELS = (8, 25, 43)
+_LEVELS = (
+    ("IQ2_XXS", _IQ2_LEVELS, 2),
+    ("IQ2_XS", _IQ2_LEVELS, 2),
+    ("IQ2_S", _IQ2_LEVELS, 2),
+    ("IQ3_XXS", (4, 12, 20, 28, 36, 44, 52, 62), 4),
+    ("IQ3_S", tuple(range(1, 16, 2)), 4),
+)
+
+
+def _numbers(
+    grid: npt.NDArray[np.int8], levels: tuple[int, ...], bits: int
+) -> npt.NDArray[np.int8]:
+    """The numbers of the values of a grid among `levels`, packed in two columns of bytes `[2, rows]`."""
+    numbers = np.searchsorted(levels, grid)
+    if not np.array_equal(np.asarray(levels)[numbers], grid):
+        raise ValueError("a codebook has other magnitudes than its kernel")
+    per_byte = 8 // bits
+    columns = numbers.reshape(len(grid), 2, per_byte) << (bits * np.arange(per_byte))
+    packed = columns.sum(axis=2).astype(np.uint8).T
+    return np.ascontiguousarray(packed).view(np.int8)
 
 
 @functools.cache
 def _tables() -> tuple[npt.NDArray[np.int8], ...]:
-    """The grids, `[rows, 8 or 4]`, and the sign patterns `[128]`; each as the library reads it."""
+    """Grids `[rows, 8 or 4]`, sign patterns `[128]` and numbers `[2, rows]`, as the library reads them."""
     tables = []
     with np.load(Path(engine.gguf.__file__).with_name("codebooks.npz")) as file:
         for name, rows, width, factor in _GRIDS:
@@ -37,9 +59,10 @@ def _tables() -> tuple[npt.NDArray[np.int8], ...]:
                 raise ValueError(f"codebooks.npz does not hold the table of {name}")
             tables.append(np.ascontiguousarray(grid * np.int8(factor), dtype=np.int8))
         signs = np.ascontiguousarray(file["signs"].astype(np.uint8)).view(np.int8)
+        codes = [_numbers(file[f"{name}_grid"], levels, bits) for name, levels, bits in _LEVELS]
     if signs.shape != (128,):
         raise ValueError("codebooks.npz does not hold the sign patterns")
-    return (*tables, signs)
+    return (*tables, signs, *codes)
 
 
 def set_codebooks(library: HostLibrary) -> None:

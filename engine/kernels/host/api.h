@@ -68,6 +68,13 @@ struct Codebooks {
   const u32* iq3_s;         // [512]
   const uint64_t* iq1;      // [2048]
   const u8* signs;          // [128]
+  // For variants that look up many bytes at once (grids_wide.h): the numbers of the magnitudes, in
+  // two columns [2, rows].
+  const u8* iq2_xxs_codes;
+  const u8* iq2_xs_codes;
+  const u8* iq2_s_codes;
+  const u8* iq3_xxs_codes;
+  const u8* iq3_s_codes;
 };
 
 struct HyperConnection {

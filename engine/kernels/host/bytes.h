@@ -227,14 +227,11 @@ static inline Ints dot4(Ints sum, const Ints codes[4], const u8* q) {
 
 #endif
 
+#if !defined(STRATUM_WIDE)
 // Magnitudes below 128 with the signs of `minus`, as signed codes.
 static inline Ints with_signs(Ints magnitudes, Bits minus) {
-#if defined(STRATUM_WIDE)
-  const Ints zero = bytes1(0x80);
-  return _mm512_mask_sub_epi8(ior(magnitudes, zero), minus, zero, magnitudes);
-#else
   return signed_codes(_mm256_sub_epi8(bxor(magnitudes, minus), minus));
-#endif
 }
+#endif
 
 }  // namespace STRATUM_ISA

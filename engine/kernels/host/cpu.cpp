@@ -43,6 +43,7 @@ u32 cpu_features() {
   }
   const bool foundation = has(extended.ebx, 16) && has(extended.ebx, 17) &&
                           has(extended.ebx, 30) && has(extended.ebx, 31);
-  if (zmm && foundation && has(extended.ecx, 11) && has(extended.ebx, 28)) features |= kCpuAvx512;
+  const bool vbmi = has(extended.ecx, 1), vnni = has(extended.ecx, 11);
+  if (zmm && foundation && vbmi && vnni && has(extended.ebx, 28)) features |= kCpuAvx512;
   return features;
 }

@@ -119,7 +119,7 @@ static inline void decoded_to_floats(const u8* row, i64 columns, float* out) {
 
 // Memory of a thread: decoded rows, and the tail of a source.
 static inline i64 rows_to_decode(i64 columns) {
-  return most(4, least(16, 49152 / DecodedRow::bytes(columns) / 4 * 4));
+  return most(4, least(16, (128 << 10) / DecodedRow::bytes(columns) / 4 * 4));
 }
 static inline i64 decode_bytes_of(i64 columns) {
   return rows_to_decode(columns) * DecodedRow::bytes(columns) + 4 * kTailBytes;

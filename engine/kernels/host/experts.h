@@ -181,7 +181,7 @@ static i32 expert_rows(Context* c, const ExpertCall& given, i64 first, i64 rows)
   return kOk;
 }
 
-constexpr i64 kExpertRows = 256;  // rows of one group: bounds the scratch for outputs
+constexpr i64 kExpertRows = 512;  // rows of one group: bounds the scratch for outputs
 
 STRATUM_OPERATION i32 experts(Context* c, const Moe* w, Object x, Object ids, Object weights, Object out) {
   bool ok = true;

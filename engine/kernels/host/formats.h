@@ -121,7 +121,7 @@ struct SourceOfBlocks : Layout {
   void super(i64 s, i64 blocks, u8* tail) {
     here = place_super(row, s, blocks, Layout::kBytes, 1, tail);
   }
-  void tile(i64 part, Ints codes[4]) const {
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const Place p = here.at(part);
     STRATUM_UNROLLED
     for (i64 u = 0; u < 4; ++u) codes[u] = Layout::codes(p + u * Layout::kBytes);
@@ -149,7 +149,7 @@ struct SourceMXFP4 {
   const u8* row;
   SuperPlace here;
   void super(i64 s, i64 blocks, u8* tail) { here = place_super(row, s, blocks, 17, 1, tail); }
-  void tile(i64 part, Ints codes[4]) const {
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const Place p = here.at(part) + 1;
     const __m128i table =
         _mm_setr_epi8(16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4);
@@ -179,7 +179,7 @@ struct SourceQ2_0 {
     return _mm256_set_m128i(_mm_loadu_si128((const __m128i*)(p + 18)),
                             _mm_loadu_si128((const __m128i*)p));
   }
-  void tile(i64 part, Ints codes[4]) const {
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const Place p = here.at(part) + 2;
 #if defined(STRATUM_WIDE)
     const Ints packed = halves_to_lanes(join(two_blocks(p.near), two_blocks(p.far)));
@@ -253,7 +253,7 @@ struct SourceQ45_K {
     here = row + s * kBytes;
     both.read(here);
   }
-  void tile(i64 part, Ints codes[4]) const {
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const u8* qs = here + (kFive ? 48 : 16);
     const Place p = either(qs, qs + 64, part);
     const Ints fifteen = bytes1(15), a = load32(p), b = load32(p + 32);
@@ -283,7 +283,7 @@ struct SourceQ6_K {
   const u8* row;
   const u8* here;
   void super(i64 s, i64, u8*) { here = row + s * 210; }
-  void tile(i64 part, Ints codes[4]) const {
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const Place p = either(here, here + 64, part);
     const Ints a = load32(p), b = load32(p + 32);
     const Ints pairs = load32(either(here + 128, here + 160, part));
@@ -316,7 +316,7 @@ struct SourceQ2_K {
   const u8* row;
   const u8* here;
   void super(i64 s, i64, u8*) { here = row + s * 84; }
-  void tile(i64 part, Ints codes[4]) const {
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     pairs_of(load32(either(here + 16, here + 48, part)), codes);
     transpose(codes);
   }
@@ -337,7 +337,7 @@ struct SourceQ3_K {
   const u8* row;
   const u8* here;
   void super(i64 s, i64, u8*) { here = row + s * 110; }
-  void tile(i64 part, Ints codes[4]) const {
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     pairs_of(load32(either(here + 32, here + 64, part)), codes);
     const Ints bits = bits_of_blocks(here, part), four = bytes1(4);
     codes[0] = ior(codes[0], iand(shl<2>(bits), four));

@@ -19,47 +19,23 @@ static inline u32 read_short(const u8* p) {
   return word;
 }
 
-// Four rows of 8 values, or eight rows of 4: a block of 32.
-static inline __m256i rows_of_8(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-  return _mm256_set_epi64x((long long)d, (long long)c, (long long)b, (long long)a);
+// Four rows of 8 values: a block of 32.
+static inline __m128d two_rows(const uint64_t* a, const uint64_t* b) {
+  return _mm_loadh_pd(_mm_load_sd((const double*)a), (const double*)b);
 }
-template <class F>
-static inline __m256i rows_of_4(const u32* grid, const F& index) {
-  return _mm256_setr_epi32((i32)grid[index(0)], (i32)grid[index(1)], (i32)grid[index(2)],
-                           (i32)grid[index(3)], (i32)grid[index(4)], (i32)grid[index(5)],
-                           (i32)grid[index(6)], (i32)grid[index(7)]);
+static inline __m256i rows_of_8(const uint64_t* grid, u32 a, u32 b, u32 c, u32 d) {
+  return _mm256_castpd_si256(
+      _mm256_set_m128d(two_rows(grid + c, grid + d), two_rows(grid + a, grid + b)));
 }
-
-// Four 7-bit codes of 8 signs each.
-static inline u32 signs_of(u32 packed) {
-  const u8* pattern = stratum_codebooks.signs;
-  return (u32)pattern[packed & 127] | (u32)pattern[packed >> 7 & 127] << 8 |
-         (u32)pattern[packed >> 14 & 127] << 16 | (u32)pattern[packed >> 21 & 127] << 24;
-}
-
-static inline Bits bits_of_words(u32 near, u32 far) {
-#if defined(STRATUM_WIDE)
-  return (Bits)near | (Bits)far << 32;
-#else
-  (void)far;
-  const u32 word = near;
-  return bits_at({(const u8*)&word});
-#endif
-}
-
-// Vectors of the codebook's values of blocks u and u + 4, by f(block), with the signs by g(block).
-template <class F, class G>
-static inline void signed_tile(i64 part, Ints codes[4], const F& f, const G& g) {
-  STRATUM_UNROLLED
-  for (i64 u = 0; u < 4; ++u) {
-#if defined(STRATUM_WIDE)
-    (void)part;
-    codes[u] = with_signs(join(f(u), f(u + 4)), bits_of_words(g(u), g(u + 4)));
-#else
-    codes[u] = with_signs(f(u + 4 * part), bits_of_words(g(u + 4 * part), 0));
-#endif
-  }
-  transpose(codes);
+// Bytes of 7 sign bits to 8: the last one makes their number even.
+static inline __m256i with_eighth_sign(__m256i seven) {
+  const __m256i nibble = _mm256_set1_epi8(15);
+  const __m256i parity = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+      0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0));
+  const __m256i low = _mm256_shuffle_epi8(parity, _mm256_and_si256(seven, nibble));
+  const __m256i high =
+      _mm256_shuffle_epi8(parity, _mm256_and_si256(_mm256_srli_epi16(seven, 4), nibble));
+  return _mm256_xor_si256(seven, _mm256_xor_si256(low, high));
 }
 
 // d * unit * (2 s + 1) for 8 bytes s of blocks, or for 16 of halves.
@@ -69,9 +45,22 @@ static inline Vec odd_scales_of_blocks(const u8* d, float unit, uint64_t s, i64 
   const __m256 scale = _mm256_set1_ps(read_half(d) * unit);
   return blocks_to_lanes(_mm256_mul_ps(scale, _mm256_cvtepi32_ps(odd)), part);
 }
+// The same with s in the top nibbles of words.
+static inline Vec odd_scales_of_words(const u8* d, float unit, __m256i words, i64 part) {
+  const __m256i s = _mm256_srli_epi32(words, 28);
+  const __m256i odd = _mm256_add_epi32(_mm256_add_epi32(s, s), _mm256_set1_epi32(1));
+  const __m256 scale = _mm256_set1_ps(read_half(d) * unit);
+  return blocks_to_lanes(_mm256_mul_ps(scale, _mm256_cvtepi32_ps(odd)), part);
+}
 static inline Vec odd_scales_of_halves(float d, __m128i s, i64 part) {
   const __m128i odd = _mm_add_epi8(_mm_add_epi8(s, s), _mm_set1_epi8(1));
   return mul(set1(d), halves_to_lanes(odd, part));
+}
+// Nibbles of 4 bytes, the low one first.
+static inline uint64_t nibbles_to_bytes(uint64_t packed) {
+  uint64_t s = (packed | packed << 16) & 0x0000ffff0000ffffull;
+  s = (s | s << 8) & 0x00ff00ff00ff00ffull;
+  return (s | s << 4) & 0x0f0f0f0f0f0f0f0full;
 }
 // Nibbles of 8 bytes, the low one first.
 static inline __m128i nibble_pairs(const u8* p) {
@@ -80,27 +69,71 @@ static inline __m128i nibble_pairs(const u8* p) {
                            _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble));
 }
 
+#if defined(STRATUM_WIDE)
+
+#include "grids_wide.h"
+
+#else
+
+// Eight rows of 4 values: a block of 32.
+template <class F>
+static inline __m256i rows_of_4(const u32* grid, const F& index) {
+  return _mm256_setr_epi32((i32)grid[index(0)], (i32)grid[index(1)], (i32)grid[index(2)],
+                           (i32)grid[index(3)], (i32)grid[index(4)], (i32)grid[index(5)],
+                           (i32)grid[index(6)], (i32)grid[index(7)]);
+}
+
+// The sign bits of a super, 4 bytes for each block.
+struct SuperSigns {
+  alignas(32) u8 bytes[32];
+  void set(__m256i words) { _mm256_store_si256((__m256i*)bytes, words); }
+  Bits bits(i64 u, i64 part) const {
+    return bits_at({bytes + 4 * u + 16 * part});
+  }
+};
+
+// Words with four codes of 7 bits at the bottom.
+static inline __m256i signs_of_words(__m256i words) {
+  const __m256i a = _mm256_and_si256(words, _mm256_set1_epi32(0x7f));
+  const __m256i b = _mm256_and_si256(_mm256_slli_epi32(words, 1), _mm256_set1_epi32(0x7f00));
+  const __m256i c = _mm256_and_si256(_mm256_slli_epi32(words, 2), _mm256_set1_epi32(0x7f0000));
+  const __m256i d = _mm256_and_si256(_mm256_slli_epi32(words, 3), _mm256_set1_epi32(0x7f000000));
+  return with_eighth_sign(_mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d)));
+}
+
+// Vectors of the codebook's values of four blocks, by f(block), with their signs.
+template <class F>
+STRATUM_INLINE static void signed_tile(i64 part, Ints codes[4], const SuperSigns& signs, const F& f) {
+  STRATUM_UNROLLED
+  for (i64 u = 0; u < 4; ++u) {
+    codes[u] = with_signs(f(u + 4 * part), signs.bits(u, part));
+  }
+  transpose(codes);
+}
+
 // d; per block four codebook rows, then four sign codes and a scale in a word
 struct SourceIQ2_XXS {
   STRATUM_TRAITS(false, true, 0, 63, false);
   const u8* row;
   const u8* here;
-  void super(i64 s, i64, u8*) { here = row + s * 66; }
-  void tile(i64 part, Ints codes[4]) const {
+  __m256i words;  // of the blocks
+  SuperSigns signs;
+  void super(i64 s, i64, u8*) {
+    here = row + s * 66;
+    const __m256 a = _mm256_loadu_ps((const float*)(here + 2));
+    const __m256 b = _mm256_loadu_ps((const float*)(here + 34));
+    const __m256i odd = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
+    words = _mm256_permute4x64_epi64(odd, 0xd8);
+    signs.set(signs_of_words(words));
+  }
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const uint64_t* grid = stratum_codebooks.iq2_xxs;
-    signed_tile(
-        part, codes,
-        [&](i64 b) {
-          const u8* q = here + 2 + 8 * b;
-          return rows_of_8(grid[q[0]], grid[q[1]], grid[q[2]], grid[q[3]]);
-        },
-        [&](i64 b) { return signs_of(read_word(here + 6 + 8 * b)); });
+    signed_tile(part, codes, signs, [&](i64 b) {
+      const u8* q = here + 2 + 8 * b;
+      return rows_of_8(grid, q[0], q[1], q[2], q[3]);
+    });
   }
-  Vec scales(i64 part) const {
-    uint64_t s = 0;
-    for (i64 b = 0; b < 8; ++b) s |= (uint64_t)(here[9 + 8 * b] >> 4) << 8 * b;
-    return odd_scales_of_blocks(here, 0.125f, s, part);
-  }
+  Vec scales(i64 part) const { return odd_scales_of_words(here, 0.125f, words, part); }
   Vec mins(i64) const { return zero(); }
 };
 
@@ -109,22 +142,22 @@ struct SourceIQ2_XS {
   STRATUM_TRAITS(false, true, 0, 63, false);
   const u8* row;
   const u8* here;
-  void super(i64 s, i64, u8*) { here = row + s * 74; }
-  void tile(i64 part, Ints codes[4]) const {
+  SuperSigns signs;
+  void super(i64 s, i64, u8*) {
+    here = row + s * 74;
+    const __m256i a = _mm256_loadu_si256((const __m256i*)(here + 2));
+    const __m256i b = _mm256_loadu_si256((const __m256i*)(here + 34));
+    const __m256i seven =
+        _mm256_packus_epi16(_mm256_srli_epi16(a, 9), _mm256_srli_epi16(b, 9));
+    signs.set(with_eighth_sign(_mm256_permute4x64_epi64(seven, 0xd8)));
+  }
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const uint64_t* grid = stratum_codebooks.iq2_xs;
-    const u8* pattern = stratum_codebooks.signs;
-    signed_tile(
-        part, codes,
-        [&](i64 b) {
-          const u8* q = here + 2 + 8 * b;
-          return rows_of_8(grid[read_short(q) & 511], grid[read_short(q + 2) & 511],
-                           grid[read_short(q + 4) & 511], grid[read_short(q + 6) & 511]);
-        },
-        [&](i64 b) {
-          const u8* q = here + 3 + 8 * b;
-          return (u32)pattern[q[0] >> 1] | (u32)pattern[q[2] >> 1] << 8 |
-                 (u32)pattern[q[4] >> 1] << 16 | (u32)pattern[q[6] >> 1] << 24;
-        });
+    signed_tile(part, codes, signs, [&](i64 b) {
+      const u8* q = here + 2 + 8 * b;
+      return rows_of_8(grid, read_short(q) & 511, read_short(q + 2) & 511,
+                       read_short(q + 4) & 511, read_short(q + 6) & 511);
+    });
   }
   Vec scales(i64 part) const {
     return odd_scales_of_halves(read_half(here) * 0.125f, nibble_pairs(here + 66), part);
@@ -137,18 +170,19 @@ struct SourceIQ2_S {
   STRATUM_TRAITS(false, true, 0, 63, false);
   const u8* row;
   const u8* here;
-  void super(i64 s, i64, u8*) { here = row + s * 82; }
-  void tile(i64 part, Ints codes[4]) const {
+  SuperSigns signs;
+  void super(i64 s, i64, u8*) {
+    here = row + s * 82;
+    signs.set(_mm256_loadu_si256((const __m256i*)(here + 34)));
+  }
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const uint64_t* grid = stratum_codebooks.iq2_s;
-    signed_tile(
-        part, codes,
-        [&](i64 b) {
-          const u8* q = here + 2 + 4 * b;
-          const u32 high = here[66 + b];
-          return rows_of_8(grid[q[0] | (high << 8 & 0x300)], grid[q[1] | (high << 6 & 0x300)],
-                           grid[q[2] | (high << 4 & 0x300)], grid[q[3] | (high << 2 & 0x300)]);
-        },
-        [&](i64 b) { return read_word(here + 34 + 4 * b); });
+    signed_tile(part, codes, signs, [&](i64 b) {
+      const u8* q = here + 2 + 4 * b;
+      const u32 high = here[66 + b];
+      return rows_of_8(grid, q[0] | (high << 8 & 0x300), q[1] | (high << 6 & 0x300),
+                       q[2] | (high << 4 & 0x300), q[3] | (high << 2 & 0x300));
+    });
   }
   Vec scales(i64 part) const {
     return odd_scales_of_halves(read_half(here) * 0.125f, nibble_pairs(here + 74), part);
@@ -161,22 +195,21 @@ struct SourceIQ3_XXS {
   STRATUM_TRAITS(false, true, 0, 63, false);
   const u8* row;
   const u8* here;
-  void super(i64 s, i64, u8*) { here = row + s * 98; }
-  void tile(i64 part, Ints codes[4]) const {
+  __m256i words;
+  SuperSigns signs;
+  void super(i64 s, i64, u8*) {
+    here = row + s * 98;
+    words = _mm256_loadu_si256((const __m256i*)(here + 66));
+    signs.set(signs_of_words(words));
+  }
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const u32* grid = stratum_codebooks.iq3_xxs;
-    signed_tile(
-        part, codes,
-        [&](i64 b) {
-          const u8* q = here + 2 + 8 * b;
-          return rows_of_4(grid, [&](int i) { return (u32)q[i]; });
-        },
-        [&](i64 b) { return signs_of(read_word(here + 66 + 4 * b)); });
+    signed_tile(part, codes, signs, [&](i64 b) {
+      const u8* q = here + 2 + 8 * b;
+      return rows_of_4(grid, [&](int i) { return (u32)q[i]; });
+    });
   }
-  Vec scales(i64 part) const {
-    uint64_t s = 0;
-    for (i64 b = 0; b < 8; ++b) s |= (uint64_t)(here[69 + 4 * b] >> 4) << 8 * b;
-    return odd_scales_of_blocks(here, 0.25f, s, part);
-  }
+  Vec scales(i64 part) const { return odd_scales_of_words(here, 0.25f, words, part); }
   Vec mins(i64) const { return zero(); }
 };
 
@@ -185,31 +218,30 @@ struct SourceIQ3_S {
   STRATUM_TRAITS(false, true, 0, 31, false);
   const u8* row;
   const u8* here;
-  void super(i64 s, i64, u8*) { here = row + s * 110; }
-  void tile(i64 part, Ints codes[4]) const {
+  SuperSigns signs;
+  void super(i64 s, i64, u8*) {
+    here = row + s * 110;
+    signs.set(_mm256_loadu_si256((const __m256i*)(here + 74)));
+  }
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const u32* grid = stratum_codebooks.iq3_s;
-    signed_tile(
-        part, codes,
-        [&](i64 b) {
-          const u8* q = here + 2 + 8 * b;
-          const u32 high = here[66 + b];
-          return rows_of_4(grid, [&](int i) { return q[i] | (high << (8 - i) & 0x100); });
-        },
-        [&](i64 b) { return read_word(here + 74 + 4 * b); });
+    signed_tile(part, codes, signs, [&](i64 b) {
+      const u8* q = here + 2 + 8 * b;
+      const u32 high = here[66 + b];
+      return rows_of_4(grid, [&](int i) { return q[i] | (high << (8 - i) & 0x100); });
+    });
   }
   Vec scales(i64 part) const {
-    const uint64_t packed = read_word(here + 106);  // to 8 bytes of one nibble each
-    uint64_t s = (packed | packed << 16) & 0x0000ffff0000ffffull;
-    s = (s | s << 8) & 0x00ff00ff00ff00ffull;
-    s = (s | s << 4) & 0x0f0f0f0f0f0f0f0full;
-    return odd_scales_of_blocks(here, 1.0f, s, part);
+    return odd_scales_of_blocks(here, 1.0f, nibbles_to_bytes(read_word(here + 106)), part);
   }
   Vec mins(i64) const { return zero(); }
 };
 
+#endif
+
 // The rows of IQ1 are -8, 0 and 8: a value is an eighth of a row's plus or minus 1.
 template <class F>
-static inline void tile_of_rows(i64 part, Ints codes[4], const F& f) {
+STRATUM_INLINE static void tile_of_rows(i64 part, Ints codes[4], const F& f) {
   STRATUM_UNROLLED
   for (i64 u = 0; u < 4; ++u) {
 #if defined(STRATUM_WIDE)
@@ -228,14 +260,14 @@ struct SourceIQ1_S {
   const u8* row;
   const u8* here;
   void super(i64 s, i64, u8*) { here = row + s * 50; }
-  void tile(i64 part, Ints codes[4]) const {
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const uint64_t* grid = stratum_codebooks.iq1;
     tile_of_rows(part, codes, [&](i64 b) {
       const u8* q = here + 2 + 4 * b;
       const u32 high = read_short(here + 34 + 2 * b);
       const __m256i rows =
-          rows_of_8(grid[q[0] | (high << 8 & 0x700)], grid[q[1] | (high << 5 & 0x700)],
-                    grid[q[2] | (high << 2 & 0x700)], grid[q[3] | (high >> 1 & 0x700)]);
+          rows_of_8(grid, q[0] | (high << 8 & 0x700), q[1] | (high << 5 & 0x700),
+                    q[2] | (high << 2 & 0x700), q[3] | (high >> 1 & 0x700));
       return _mm256_add_epi8(rows, _mm256_set1_epi8(high & 0x8000 ? -1 : 1));
     });
   }
@@ -255,14 +287,14 @@ struct SourceIQ1_M {
   const u8* row;
   const u8* here;
   void super(i64 s, i64, u8*) { here = row + s * 56; }
-  void tile(i64 part, Ints codes[4]) const {
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const uint64_t* grid = stratum_codebooks.iq1;
     tile_of_rows(part, codes, [&](i64 b) {
       const u8* q = here + 4 * b;
       const u32 high = read_short(here + 32 + 2 * b);
       const __m256i rows =
-          rows_of_8(grid[q[0] | (high << 8 & 0x700)], grid[q[1] | (high << 4 & 0x700)],
-                    grid[q[2] | (high & 0x700)], grid[q[3] | (high >> 4 & 0x700)]);
+          rows_of_8(grid, q[0] | (high << 8 & 0x700), q[1] | (high << 4 & 0x700),
+                    q[2] | (high & 0x700), q[3] | (high >> 4 & 0x700));
       const __m256i bit = _mm256_setr_epi64x(8, 0x80, 0x800, 0x8000);
       const __m256i clear = _mm256_cmpeq_epi64(
           _mm256_and_si256(_mm256_set1_epi64x((long long)high), bit), _mm256_setzero_si256());
@@ -290,7 +322,7 @@ struct SourceIQ4_XS {
   const u8* row;
   const u8* here;
   void super(i64 s, i64, u8*) { here = row + s * 136; }
-  void tile(i64 part, Ints codes[4]) const {
+  STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const Place p = either(here + 8, here + 72, part);
     STRATUM_UNROLLED
     for (i64 u = 0; u < 4; ++u) codes[u] = iq4_codes(p + 16 * u);

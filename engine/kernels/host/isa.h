@@ -203,6 +203,9 @@ static inline float read_half(const u8* p) {
 #define STRATUM_UNROLLED _Pragma("GCC unroll 8")
 #endif
 
+// What a micro-kernel is made of: a call would send its registers through memory.
+#define STRATUM_INLINE __attribute__((always_inline)) inline
+
 // Calls f(i, Full or Part) so that all of 0..n-1 is covered, W at a time.
 template <class F>
 static inline void each_vector(i64 n, const F& f) {

@@ -24,11 +24,23 @@ struct Product {
   }
 };
 
-constexpr i64 kDirectRows = 2;  // rows of activations up to which weights are decoded on their way
+constexpr i64 kDirectRows = 4;  // rows of activations up to which weights are decoded on their way
+
+// Bytes that will be needed soon, to be fetched a few cache lines at a time.
+struct Fetch {
+  const u8* at;
+  const u8* end;
+  i64 each;  // bytes
+  void some() {
+    const u8* stop = at + least(each, end - at);
+    STRATUM_ROLLED
+    for (; at < stop; at += 64) _mm_prefetch((const char*)at, _MM_HINT_T1);
+  }
+};
 
 template <class Source, int M, int R>
 static inline void tiles_rows(const Product& p, CodeOrder order, i64 from, i64 to, const u8* weights,
-                              i64 row_bytes, u8* tails, i64 first) {
+                              i64 row_bytes, u8* tails, Fetch* fetch, i64 first) {
   QuantisedRow x[R];
   STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) x[r] = p.rows->quantised(p.activation_row(first + r));
@@ -39,14 +51,17 @@ static inline void tiles_rows(const Product& p, CodeOrder order, i64 from, i64 t
     for (i64 i = 0; i < M; ++i) source[i].row = weights + (least(m + i, to - 1) - from) * row_bytes;
     STRATUM_UNROLLED
     for (int r = 0; r < R; ++r) out[r] = p.out + (first + r) * p.stride + m;
+    if (fetch != nullptr) fetch->some();
     multiply_tiles<Source, M, R>(source, p.matrix->columns / kBlock, order, x, tails, to - m, out);
   }
 }
 
 template <class Source, int R>
 static inline void floats_rows(const Product& p, i64 from, i64 to, i64 first) {
-  // Sums in registers: even and odd ones of M * R vectors, 8 of 16 or (512-bit) 16 of 32.
-  constexpr i64 M = R == 1 ? 4 : 2;
+  // Sums in registers: even and odd ones of M * R vectors, 8 of 16 or (512-bit) 16 or 24 of 32. One or
+  // two rows wait for memory, which is read faster as one stream.
+  constexpr i64 M = R <= 2 && W == 16 ? 1 : (R == 1 ? 1 : (R == 4 ? 3 : 2));
+  const i64 ahead = M == 1 ? 0 : M * p.matrix->row_bytes;
   const float* x[R];
   for (int r = 0; r < R; ++r) x[r] = p.rows->floats(p.activation_row(first + r));
   for (i64 m = from; m < to; m += M) {
@@ -56,7 +71,7 @@ static inline void floats_rows(const Product& p, i64 from, i64 to, i64 first) {
       source[i].p = (decltype(source[i].p))p.matrix_row(least(m + i, to - 1));
     }
     for (int r = 0; r < R; ++r) out[r] = p.out + (first + r) * p.stride + m;
-    multiply_floats<Source, M, R>(source, p.matrix->columns, x, to - m, out);
+    multiply_floats<Source, M, R>(source, p.matrix->columns, x, ahead, to - m, out);
   }
 }
 
@@ -82,11 +97,11 @@ static inline void by_rows(i64 count, const F& f) {
 // Decoded rows from .. to-1, which lie at `weights`, times all rows of activations.
 template <class Source>
 STRATUM_COLD void decoded_product(const Product& p, CodeOrder order, i64 from, i64 to,
-                                  const u8* weights) {
+                                  const u8* weights, Fetch fetch) {
   by_rows<4>(p.count, [&](i64 first, auto rows) {
     constexpr int R = decltype(rows)::value;
     tiles_rows<Source, W / 8, R>(p, order, from, to, weights, DecodedRow::bytes(p.matrix->columns),
-                                 nullptr, first);
+                                 nullptr, &fetch, first);
   });
 }
 
@@ -95,22 +110,27 @@ template <class Source>
 STRATUM_COLD void coded_product(const Product& p, i64 from, i64 to, u8* memory) {
   const CodeOrder order = order_of<Source>();
   if (p.count <= kDirectRows) {
-    by_rows<kDirectRows>(p.count, [&](i64 first, auto rows) {
+    // Three rows as two and one: a kernel for three would be as large as the others.
+    const auto direct = [&](i64 first, auto rows) {
       constexpr int R = decltype(rows)::value;
       tiles_rows<Source, 1, R>(p, order, from, to, p.matrix_row(from), p.matrix->row_bytes, memory,
-                               first);
-    });
-    return;
+                               nullptr, first);
+    };
+    if (p.count == kDirectRows) return direct(0, Number<kDirectRows>{});
+    return by_rows<2>(p.count, direct);
   }
   const i64 columns = p.matrix->columns, bytes = DecodedRow::bytes(columns);
   const i64 each = rows_to_decode(columns);
   u8* rows = memory + 4 * kTailBytes;
+  const i64 steps = ceil_div(each, W / 8) * ceil_div(p.count, 4);  // of a group of rows
   for (i64 m = from; m < to; m += each) {
     const i64 end = least(to, m + each);
+    const Fetch next = {p.matrix_row(end), p.matrix_row(least(to, end + each)),
+                        (each * p.matrix->row_bytes / steps + 64) & ~(i64)63};
     for (i64 i = m; i < end; ++i) {
       decode_row<Source>(p.matrix_row(i), columns, memory, rows + (i - m) * bytes);
     }
-    decoded_product<DecodedAs<Source>>(p, order, m, end, rows);
+    decoded_product<DecodedAs<Source>>(p, order, m, end, rows, next);
   }
 }
 
@@ -134,15 +154,16 @@ STRATUM_COLD void product(const Product& p, i64 from, i64 to, u8* memory) {
   }
 }
 
-// Estimated nanoseconds of multiply-adds on one thread.
+// Estimated nanoseconds on one thread.
 static inline i64 product_ns(i64 matrix_rows, i64 columns, i64 rows) {
-  return matrix_rows * columns * rows / 20;
+  return matrix_rows * columns * (rows + 1) / 40;
 }
 
-// Matrix rows that one item of work computes: about 8 microseconds, and whole cache lines of output.
+// Matrix rows that one item of work computes: about 4 microseconds, and whole cache lines of output;
+// with many rows a few groups of those that are decoded together.
 static inline i64 tile_rows(i64 columns, i64 rows) {
   const i64 wanted = 8000 * 20 / most(1, columns * rows);
-  return most(16, wanted / 16 * 16);
+  return most(rows <= kDirectRows ? 16 : 64, wanted / 16 * 16);
 }
 
 static inline i64 decode_bytes(const Matrix* m) {

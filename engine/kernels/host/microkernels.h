@@ -12,8 +12,13 @@ namespace STRATUM_ISA {
 // What sources of one class have apart: where their activations lie and their offset (bytes.h).
 struct CodeOrder {
   i64 activations;  // offset in a record
-  int offset;       // log2, or negative: none
+  int offset;       // log2
 };
+// Formats have a minimum or an offset, unless their codes are signed.
+template <class Source>
+static constexpr bool has_offset() {
+  return !Source::kMins && !(Source::kSigned && kSignedShift < 0);
+}
 template <class Source>
 static inline CodeOrder order_of() {
   return {Source::kPlanes ? QuantisedRow::kPlanes : QuantisedRow::kRuns, Source::kOffset};
@@ -49,7 +54,7 @@ static inline void multiply_tiles(Source* source, i64 blocks, CodeOrder order,
         const u8* record = x[r].memory + s * QuantisedRow::kRecord + part * 32;
         const Vec d = load((const float*)(record + QuantisedRow::kScales), Full{});
         Ints minus = no_ints();
-        if (order.offset >= 0) {
+        if constexpr (has_offset<Source>()) {
           minus = scaled_by_2(load_ints(record + QuantisedRow::kSums), order.offset);
         }
         STRATUM_UNROLLED
@@ -98,9 +103,11 @@ struct LoadBF16 {
   }
 };
 
+// `ahead`: bytes from here to the same place of the next matrix rows, which are fetched meanwhile;
+// several rows at a time are no stream that the processor foresees.
 template <class Source, int M, int R>
-static inline void multiply_floats(const Source* w, i64 columns, const float* const* x, i64 valid,
-                                   float* const* out) {
+static inline void multiply_floats(const Source* w, i64 columns, const float* const* x, i64 ahead,
+                                   i64 valid, float* const* out) {
   Vec even[M][R], odd[M][R];
   STRATUM_UNROLLED
   for (int m = 0; m < M; ++m) {
@@ -110,7 +117,10 @@ static inline void multiply_floats(const Source* w, i64 columns, const float* co
   const auto step = [&](i64 i, auto lanes, Vec(*sums)[R]) {
     Vec k[M];
     STRATUM_UNROLLED
-    for (int m = 0; m < M; ++m) k[m] = w[m].at(i, lanes);
+    for (int m = 0; m < M; ++m) {
+      k[m] = w[m].at(i, lanes);
+      if (M > 1) _mm_prefetch((const char*)(w[m].p + i) + ahead, _MM_HINT_T0);
+    }
     STRATUM_UNROLLED
     for (int r = 0; r < R; ++r) {
       const Vec v = load(x[r] + i, lanes);
