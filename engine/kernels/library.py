@@ -31,6 +31,7 @@ _INTEGER = ctypes.c_int64
 _REAL = ctypes.c_double
 # operation -> argument kinds after the context: p pointer or array object, i integer, d double
 OPERATIONS = {
+    "read_memory": "p",
     "gather_rows": "ppp",
     "fill_streams": "pp",
     "add_to_streams": "pp",

@@ -113,6 +113,7 @@ class HostOps(Ops):
         self._check_arrays()
         set_codebooks(self._library)
         call = self._library.operations(self.isa)
+        self._read_memory = call["read_memory"]
         self._gather_rows = call["gather_rows"]
         self._fill_streams = call["fill_streams"]
         self._add_to_streams = call["add_to_streams"]
@@ -172,6 +173,12 @@ class HostOps(Ops):
         raise ResourceError(f"There is not enough memory for the operation {operation}.")
 
     # -- plain operations ------------------------------------------------------------------------
+
+    def read_memory(self, array: npt.NDArray[np.generic]) -> None:
+        """Read all bytes of a contiguous array with all threads, for measuring the bandwidth."""
+        status = self._read_memory(self._context, id(array))
+        if status:
+            self._fail(status, "read_memory")
 
     def gather_rows(self, table: Matrix, rows: npt.NDArray[np.int64], out: FloatArray) -> None:
         """`out[i] = table[rows.flat[i]]`."""

@@ -261,6 +261,85 @@ STRATUM_COLD void choose_tokens(const Attend& a, i64 r, const float* scores, i64
   }
 }
 
+// Tokens whose keys are multiplied together, and vectors of values that are summed together: with
+// four heads the sums fill half of the registers.
+constexpr int kTokens = W == 16 ? 4 : 2;
+constexpr i64 kTokensAhead = 12;  // whose keys or values are fetched meanwhile
+
+// Scores of N tokens for G heads, [N, 4]; the result is the largest of each head. `left`: places that
+// follow.
+template <class T, int G, int N>
+static inline __m128 score_tokens(const T* keys, i64 step, const i64* places, i64 left,
+                                  const float* q, i64 d, __m128 scale, float* scores) {
+  const T* key[N];
+  Vec sums[N][4];
+  STRATUM_UNROLLED
+  for (int n = 0; n < N; ++n) {
+    key[n] = keys + places[n] * step;
+    STRATUM_UNROLLED
+    for (int g = 0; g < 4; ++g) sums[n][g] = zero();
+    if (kTokensAhead + n < left) {
+      const T* ahead = keys + places[kTokensAhead + n] * step;
+      for (i64 i = 0; i < d; i += 64 / (i64)sizeof(T)) _mm_prefetch((const char*)(ahead + i), _MM_HINT_T0);
+    }
+  }
+  each_vector(d, [&](i64 i, auto lanes) {
+    Vec k[N];
+    STRATUM_UNROLLED
+    for (int n = 0; n < N; ++n) k[n] = load(key[n] + i, lanes);
+    STRATUM_UNROLLED
+    for (int g = 0; g < G; ++g) {
+      const Vec of_head = load(q + g * d + i, lanes);
+      STRATUM_UNROLLED
+      for (int n = 0; n < N; ++n) sums[n][g] = fma(k[n], of_head, sums[n][g]);
+    }
+  });
+  __m128 top = _mm_set1_ps(-__builtin_inff());
+  STRATUM_UNROLLED
+  for (int n = 0; n < N; ++n) {
+    const __m128 s = _mm_mul_ps(sum4(sums[n][0], sums[n][1], sums[n][2], sums[n][3]), scale);
+    _mm_storeu_ps(scores + 4 * n, s);
+    top = _mm_max_ps(top, s);
+  }
+  return top;
+}
+
+// N vectors of the weighted sums of all tokens' values.
+template <class T, int G, int N, class Lanes>
+static inline void add_values(const T* values, i64 step, const i64* places, i64 count,
+                              const float* weights, Vec (*sums)[G], Lanes lanes) {
+  Vec total[N][G];
+  STRATUM_UNROLLED
+  for (int n = 0; n < N; ++n) {
+    STRATUM_UNROLLED
+    for (int g = 0; g < G; ++g) total[n][g] = zero();
+  }
+  for (i64 t = 0; t < count; ++t) {
+    const T* value = values + places[t] * step;
+    if (t + kTokensAhead < count) {
+      const T* ahead = values + places[t + kTokensAhead] * step;
+      STRATUM_UNROLLED
+      for (i64 i = 0; i < N * W; i += 64 / (i64)sizeof(T)) {
+        _mm_prefetch((const char*)(ahead + i), _MM_HINT_T0);
+      }
+    }
+    Vec v[N];
+    STRATUM_UNROLLED
+    for (int n = 0; n < N; ++n) v[n] = load(value + n * W, lanes);
+    STRATUM_UNROLLED
+    for (int g = 0; g < G; ++g) {
+      const Vec weight = set1(weights[4 * t + g]);
+      STRATUM_UNROLLED
+      for (int n = 0; n < N; ++n) total[n][g] = fma(weight, v[n], total[n][g]);
+    }
+  }
+  STRATUM_UNROLLED
+  for (int n = 0; n < N; ++n) {
+    STRATUM_UNROLLED
+    for (int g = 0; g < G; ++g) sums[n][g] = total[n][g];
+  }
+}
+
 // G query heads of one key-value head over the listed places.
 template <class T, int G>
 static inline void attend_heads(const Attend& a, i64 r, i64 first_head, const i64* places, i64 count,
@@ -280,21 +359,18 @@ static inline void attend_heads(const Attend& a, i64 r, i64 first_head, const i6
   }
   const __m128 scale = _mm_set1_ps(1.0f / root((float)d));
   __m128 top = _mm_set1_ps(-__builtin_inff());
-  for (i64 t = 0; t < count; ++t) {
-    const T* key = keys + places[t] * step;
-    Vec sums[4] = {zero(), zero(), zero(), zero()};
-    each_vector(d, [&](i64 i, auto lanes) {
-      const Vec k = load(key + i, lanes);
-      STRATUM_UNROLLED
-      for (int g = 0; g < G; ++g) sums[g] = fma(k, load(q + g * d + i, lanes), sums[g]);
-    });
-    const __m128 s = _mm_mul_ps(sum4(sums[0], sums[1], sums[2], sums[3]), scale);
-    _mm_storeu_ps(weights + 4 * t, s);
-    top = _mm_max_ps(top, s);
+  i64 t = 0;
+  for (; t + kTokens <= count; t += kTokens) {
+    top = _mm_max_ps(top, score_tokens<T, G, kTokens>(keys, step, places + t, count - t, q, d, scale,
+                                                      weights + 4 * t));
+  }
+  for (; t < count; ++t) {
+    top = _mm_max_ps(
+        top, score_tokens<T, G, 1>(keys, step, places + t, 1, q, d, scale, weights + 4 * t));
   }
   // exp of all weights, W / 4 tokens at a time; places past the end count as -infinity.
   const i64 padded = ceil_div(count, W / 4) * (W / 4);
-  for (i64 i = 4 * count; i < 4 * padded; ++i) weights[i] = -__builtin_inff();
+  for (i64 j = 4 * count; j < 4 * padded; ++j) weights[j] = -__builtin_inff();
   alignas(16) float tops[4];
   _mm_store_ps(tops, top);
   alignas(64) float pattern[W];
@@ -311,21 +387,25 @@ static inline void attend_heads(const Attend& a, i64 r, i64 first_head, const i6
   for (i64 i = 0; i < W; ++i) total[i % 4] += pattern[i];
 
   float* out = a.out.row(r);
-  each_vector(d, [&](i64 i, auto lanes) {
-    Vec sums[G];
-    STRATUM_UNROLLED
-    for (int g = 0; g < G; ++g) sums[g] = zero();
-    for (i64 t = 0; t < count; ++t) {
-      const Vec v = load(values + places[t] * step + i, lanes);
-      STRATUM_UNROLLED
-      for (int g = 0; g < G; ++g) sums[g] = fma(set1(weights[4 * t + g]), v, sums[g]);
-    }
+  const auto finish = [&](i64 i, auto lanes, const Vec* sums) {
     STRATUM_UNROLLED
     for (int g = 0; g < G; ++g) {
       const i64 head = first_head + g;
       const Vec gate = sigmoid(load(a.q.row(r) + head * 2 * d + d + i, lanes));
       store(out + head * d + i, mul(div(sums[g], set1(total[g])), gate), lanes);
     }
+  };
+  i64 i = 0;
+  for (; i + kTokens * W <= d; i += kTokens * W) {
+    Vec sums[kTokens][G];
+    add_values<T, G, kTokens>(values + i, step, places, count, weights, sums, Full{});
+    STRATUM_UNROLLED
+    for (int n = 0; n < kTokens; ++n) finish(i + n * W, Full{}, sums[n]);
+  }
+  each_vector(d - i, [&](i64 j, auto lanes) {
+    Vec sums[1][G];
+    add_values<T, G, 1>(values + i + j, step, places, count, weights, sums, lanes);
+    finish(i + j, lanes, sums[0]);
   });
 }
 

@@ -96,10 +96,6 @@ static inline Vec blocks_to_lanes(__m256 blocks, i64) {
   const Vec v = _mm512_castps256_ps512(blocks);
   return _mm512_shuffle_f32x4(v, v, 0x50);
 }
-static inline Vec blocks_to_lanes(__m128 near, __m128 far) {
-  const __m256 a = _mm256_set_m128(near, near), b = _mm256_set_m128(far, far);
-  return _mm512_insertf32x8(_mm512_castps256_ps512(a), b, 1);
-}
 static inline Vec halves_to_lanes(__m128i halves, i64) {
   const __m128i order = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
   return to_floats(_mm512_cvtepi8_epi32(_mm_shuffle_epi8(halves, order)));

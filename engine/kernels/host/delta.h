@@ -1,10 +1,11 @@
 // Gated DeltaNet (spec 4.4): convolution, gates, the delta rule as a recurrence, gated norm.
 //
-// The state [dk, dv] of a head falls into independent tiles of columns. A tile is copied into thread
+// The state [dk, dv] of a head falls into independent columns. A tile of them is copied into thread
 // memory (16 KB at head size 128: it stays in the first-level cache), carried through all rows of the
 // sequence, and written to the other half: the state crosses memory once per pass, however many
-// rows. The chunked form of the specification is not used; the recurrence gives the same bits
-// whatever the passes. Plain twin: `delta_mix` and `delta_commit` of engine/ops/reference.py.
+// rows. With few rows it goes from one half to the other directly. The chunked form of the
+// specification is not used: it needs as many multiply-adds as the recurrence, which gives the same
+// bits whatever the passes. Plain twin: `delta_mix` and `delta_commit` of engine/ops/reference.py.
 #pragma once
 #include "sequences.h"
 
@@ -62,10 +63,11 @@ struct DeltaRows {
   i64 out_stride;
 };
 
-// One token for one tile: the columns of `m` [d, kStateTile].
-static inline void delta_step(float* m, i64 d, const float* k, const float* q, const float* v,
-                              float decay, float beta, float* out) {
-  constexpr i64 N = kStateTile / W;
+// One token for N vectors of columns of a state with d rows: from `from` to `to`, which may be the same.
+template <int N>
+static inline void delta_step(const float* from, i64 from_stride, float* to, i64 to_stride, i64 d,
+                              const float* k, const float* q, const float* v, float decay,
+                              float beta, float* out) {
   const Vec keep = set1(decay);
   // What the decayed state predicts: two sums per column, for even and odd rows, to hide latency.
   Vec even[N], odd[N], change[N];
@@ -76,15 +78,15 @@ static inline void delta_step(float* m, i64 d, const float* k, const float* q, c
     const Vec k0 = set1(k[i]), k1 = set1(k[i + 1]);
     STRATUM_UNROLLED
     for (i64 n = 0; n < N; ++n) {
-      even[n] = fma(k0, load(m + i * kStateTile + n * W, Full{}), even[n]);
-      odd[n] = fma(k1, load(m + (i + 1) * kStateTile + n * W, Full{}), odd[n]);
+      even[n] = fma(k0, load(from + i * from_stride + n * W, Full{}), even[n]);
+      odd[n] = fma(k1, load(from + (i + 1) * from_stride + n * W, Full{}), odd[n]);
     }
   }
   for (; i < d; ++i) {
     const Vec k0 = set1(k[i]);
     STRATUM_UNROLLED
     for (i64 n = 0; n < N; ++n) {
-      even[n] = fma(k0, load(m + i * kStateTile + n * W, Full{}), even[n]);
+      even[n] = fma(k0, load(from + i * from_stride + n * W, Full{}), even[n]);
     }
   }
   STRATUM_UNROLLED
@@ -93,21 +95,42 @@ static inline void delta_step(float* m, i64 d, const float* k, const float* q, c
     change[n] = mul(set1(beta), sub(load(v + n * W, Full{}), predicted));
     even[n] = odd[n] = zero();
   }
-  for (i = 0; i < d; ++i) {
-    const Vec k0 = set1(k[i]);
-    const Vec q0 = q != nullptr ? set1(q[i]) : zero();
-    Vec* sums = (i & 1) ? odd : even;
+  const auto row = [&](i64 at, Vec* sums) {
+    const Vec k0 = set1(k[at]);
+    const Vec q0 = q != nullptr ? set1(q[at]) : zero();
     STRATUM_UNROLLED
     for (i64 n = 0; n < N; ++n) {
-      float* at = m + i * kStateTile + n * W;
-      const Vec now = fma(k0, change[n], mul(keep, load(at, Full{})));
-      store(at, now, Full{});
+      const Vec now = fma(k0, change[n], mul(keep, load(from + at * from_stride + n * W, Full{})));
+      store(to + at * to_stride + n * W, now, Full{});
       sums[n] = fma(q0, now, sums[n]);
     }
+  };
+  for (i = 0; i + 2 <= d; i += 2) {
+    row(i, even);
+    row(i + 1, odd);
   }
+  if (i < d) row(i, even);
   if (out != nullptr) {
     STRATUM_UNROLLED
     for (i64 n = 0; n < N; ++n) store(out + n * W, add(even[n], odd[n]), Full{});
+  }
+}
+
+constexpr i64 kFewTokens = 4;
+
+// A few tokens for N vectors of columns from `start` on: the first one carries the state from one half of
+// the pool to the other in memory order, without a copy; the others find it in the cache.
+template <int N>
+static inline void delta_columns(const DeltaRows& rows, i64 d, i64 head, i64 k_head, i64 start,
+                                 const float* from, float* to) {
+  for (i64 r = 0; r < rows.count; ++r) {
+    const i64 gate = r * rows.gate_stride + head;
+    delta_step<N>((r == 0 ? from : to) + start, d, to + start, d, d,
+                  rows.k + r * rows.k_stride + k_head * d,
+                  rows.q == nullptr ? nullptr : rows.q + r * rows.q_stride + k_head * d,
+                  rows.v + r * rows.v_stride + head * d + start, exp1(rows.decay[gate]),
+                  rows.beta[gate],
+                  rows.out == nullptr ? nullptr : rows.out + r * rows.out_stride + head * d + start);
   }
 }
 
@@ -118,7 +141,17 @@ static inline void delta_head(const Delta* w, i64 head, const DeltaRows& rows, c
   float* tile = memory;
   float* value = memory + d * kStateTile;
   float* result = value + kStateTile;
-  for (i64 start = 0; start < d; start += kStateTile) {
+  i64 start = 0;
+  if (rows.count <= kFewTokens) {
+    constexpr int kWide = W == 16 ? 8 : 4;  // vectors whose sums fit into registers
+    for (; start + kWide * W <= d; start += kWide * W) {
+      delta_columns<kWide>(rows, d, head, k_head, start, from, to);
+    }
+    for (; start + kStateTile <= d; start += kStateTile) {
+      delta_columns<kStateTile / W>(rows, d, head, k_head, start, from, to);
+    }
+  }
+  for (; start < d; start += kStateTile) {
     const i64 width = least(kStateTile, d - start);
     __builtin_memset(value, 0, kStateTile * sizeof(float));
     for (i64 i = 0; i < d; ++i) {
@@ -128,9 +161,11 @@ static inline void delta_head(const Delta* w, i64 head, const DeltaRows& rows, c
     for (i64 r = 0; r < rows.count; ++r) {
       copy(rows.v + r * rows.v_stride + head * d + start, width, value);
       const float* q = rows.q == nullptr ? nullptr : rows.q + r * rows.q_stride + k_head * d;
-      delta_step(tile, d, rows.k + r * rows.k_stride + k_head * d, q, value,
-                 exp1(rows.decay[r * rows.gate_stride + head]),
-                 rows.beta[r * rows.gate_stride + head], rows.out == nullptr ? nullptr : result);
+      delta_step<kStateTile / W>(tile, kStateTile, tile, kStateTile, d,
+                                 rows.k + r * rows.k_stride + k_head * d, q, value,
+                                 exp1(rows.decay[r * rows.gate_stride + head]),
+                                 rows.beta[r * rows.gate_stride + head],
+                                 rows.out == nullptr ? nullptr : result);
       if (rows.out != nullptr) copy(result, width, rows.out + r * rows.out_stride + head * d + start);
     }
     for (i64 i = 0; i < d; ++i) copy(tile + i * kStateTile, width, to + i * d + start);

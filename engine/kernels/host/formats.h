@@ -34,26 +34,36 @@ static inline SuperPlace place_super(const u8* row, i64 s, i64 blocks, i64 block
   return {tail, tail + half};
 }
 
-// float16 numbers of four blocks, `stride` bytes apart.
-static inline __m128 four_halves(const u8* p, i64 stride) {
+// float16 numbers of four blocks, `stride` bytes apart. Joined in a general register: compilers would
+// rather insert each into a vector, on the ports that the decoding needs.
+static inline uint64_t four_halves(const u8* p, i64 stride) {
   u16 h[4];
   for (int i = 0; i < 4; ++i) __builtin_memcpy(h + i, p + i * stride, 2);
-  const uint64_t all = (uint64_t)h[0] | (uint64_t)h[1] << 16 | (uint64_t)h[2] << 32 |
-                       (uint64_t)h[3] << 48;
-  return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)all));
+  uint64_t all = (uint64_t)h[0] | (uint64_t)h[1] << 16 | (uint64_t)h[2] << 32 | (uint64_t)h[3] << 48;
+  __asm__("" : "+r"(all));
+  return all;
 }
 
-#if !defined(STRATUM_WIDE)
-static inline Vec lanes_of_four(__m128 four) { return _mm256_set_m128(four, four); }
+// Their values in the lanes of the blocks.
+static inline Vec halves_of_blocks(Place p, i64 stride) {
+#if defined(STRATUM_WIDE)
+  const __m128i eight = _mm_set_epi64x((long long)four_halves(p.far, stride),
+                                       (long long)four_halves(p.near, stride));
+  return blocks_to_lanes(_mm256_cvtph_ps(eight), 0);
+#else
+  const __m128 four = _mm_cvtph_ps(_mm_cvtsi64_si128((long long)four_halves(p.at, stride)));
+  return _mm256_set_m128(four, four);
 #endif
+}
 
 // A float for each block by f(address of four blocks).
 template <class F>
 static inline Vec scales_by(Place p, const F& f) {
 #if defined(STRATUM_WIDE)
-  return blocks_to_lanes(f(p.near), f(p.far));
+  return blocks_to_lanes(_mm256_set_m128(f(p.far), f(p.near)), 0);
 #else
-  return lanes_of_four(f(p.at));
+  const __m128 four = f(p.at);
+  return _mm256_set_m128(four, four);
 #endif
 }
 
@@ -128,12 +138,10 @@ struct SourceOfBlocks : Layout {
     transpose(codes);
   }
   Vec scales(i64 part) const {
-    return scales_by(here.at(part) + Layout::kScale,
-                     [](const u8* p) { return four_halves(p, Layout::kBytes); });
+    return halves_of_blocks(here.at(part) + Layout::kScale, Layout::kBytes);
   }
   Vec mins(i64 part) const {
-    return scales_by(here.at(part) + Layout::kMin,
-                     [](const u8* p) { return four_halves(p, Layout::kBytes); });
+    return halves_of_blocks(here.at(part) + Layout::kMin, Layout::kBytes);
   }
 };
 typedef SourceOfBlocks<LayoutQ8_0> SourceQ8_0;
@@ -159,7 +167,9 @@ struct SourceMXFP4 {
   }
   Vec scales(i64 part) const {
     return scales_by(here.at(part), [](const u8* p) {
-      const __m128i e = _mm_setr_epi32(p[0], p[17], p[34], p[51]);
+      u32 bytes = (u32)p[0] | (u32)p[17] << 8 | (u32)p[34] << 16 | (u32)p[51] << 24;
+      __asm__("" : "+r"(bytes));
+      const __m128i e = _mm_cvtepu8_epi32(_mm_cvtsi32_si128((i32)bytes));
       const __m128i normal = _mm_slli_epi32(_mm_sub_epi32(e, _mm_set1_epi32(1)), 23);
       const __m128i small = _mm_sllv_epi32(_mm_set1_epi32(0x200000), e);
       const __m128i is_small = _mm_cmplt_epi32(e, _mm_set1_epi32(2));
@@ -197,7 +207,9 @@ struct SourceQ2_0 {
       u16 a, b;
       __builtin_memcpy(&a, p, 2);
       __builtin_memcpy(&b, p + 18, 2);
-      const __m128 two = _mm_cvtph_ps(_mm_cvtsi32_si128((i32)((u32)a | (u32)b << 16)));
+      u32 both = (u32)a | (u32)b << 16;
+      __asm__("" : "+r"(both));
+      const __m128 two = _mm_cvtph_ps(_mm_cvtsi32_si128((i32)both));
       return _mm_unpacklo_ps(two, two);
     });
   }

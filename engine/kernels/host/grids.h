@@ -254,6 +254,15 @@ STRATUM_INLINE static void tile_of_rows(i64 part, Ints codes[4], const F& f) {
   transpose(codes);
 }
 
+// Two shorts with four numbers of 3 bits each at the bottom, to 8 bytes.
+static inline uint64_t three_bits_to_bytes(u32 shorts) {
+  const uint64_t x = (uint64_t)(shorts & 0xffff) | (uint64_t)(shorts >> 16) << 32;
+  uint64_t bytes = (x & 0x0000000700000007ull) | (x & 0x0000003800000038ull) << 5 |
+                   (x & 0x000001c0000001c0ull) << 10 | (x & 0x00000e0000000e00ull) << 15;
+  __asm__("" : "+r"(bytes));
+  return bytes;
+}
+
 // d; qs[32]; per block a short: bits 8..10 of four rows, a scale of 3 bits, the sign of the shift
 struct SourceIQ1_S {
   STRATUM_TRAITS(false, true, 0, 31, false);
@@ -308,9 +317,9 @@ struct SourceIQ1_M {
     __builtin_memcpy(&packed, here + 48, 8);
     const u32 d = (u32)(packed >> 12 & 0xf) | (u32)(packed >> 24 & 0xf0) |
                   (u32)(packed >> 36 & 0xf00) | (u32)(packed >> 48 & 0xf000);
-    alignas(16) i8 s[16];
-    for (int i = 0; i < 16; ++i) s[i] = (i8)(packed >> (16 * (i / 4) + 3 * (i % 4)) & 7);
-    return odd_scales_of_halves(half_to_float((u16)d) * 0.125f, _mm_load_si128((__m128i*)s), part);
+    const __m128i s = _mm_set_epi64x((long long)three_bits_to_bytes((u32)(packed >> 32)),
+                                     (long long)three_bits_to_bytes((u32)packed));
+    return odd_scales_of_halves(half_to_float((u16)d) * 0.125f, s, part);
   }
   Vec mins(i64) const { return zero(); }
 };

@@ -48,15 +48,14 @@ static inline __m256i signs_of_words(__m256i words) {
   return with_eighth_sign(seven);
 }
 
-// Levels by number, with the signs of plane p.
+// Levels by number, with the signs of plane p. A code is 128 + level, and its negative as a byte is
+// 128 - level.
 template <int p>
 static inline Ints signed_levels(__m128i levels, Ints numbers, Ints signs) {
   const Ints bit = _mm512_set1_epi16((short)(1 << p | 16 << (8 + p)));
-  const __m128i zero = _mm_set1_epi8((char)0x80);
-  const Ints plus = _mm512_broadcast_i32x4(_mm_add_epi8(zero, levels));
-  const Ints minus = _mm512_broadcast_i32x4(_mm_sub_epi8(zero, levels));
-  return _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(plus, numbers),
-                                  _mm512_test_epi8_mask(signs, bit), minus, numbers);
+  const __m128i codes = _mm_add_epi8(_mm_set1_epi8((char)0x80), levels);
+  const Ints plus = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(codes), numbers);
+  return _mm512_mask_sub_epi8(plus, _mm512_test_epi8_mask(signs, bit), no_ints(), plus);
 }
 
 // The values of all halves from lanes with 16 numbers of 2 bits.

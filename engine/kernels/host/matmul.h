@@ -240,6 +240,29 @@ STRATUM_OPERATION i32 matmul(Context* c, Object x_object, i64 count, const Matri
   return kOk;
 }
 
+// Reads an array as fast as the threads can: the bandwidth that products are measured against.
+STRATUM_OPERATION i32 read_memory(Context* c, Object object) {
+  bool ok = true;
+  const Whole all = whole(c, object, &ok);
+  if (!ok) return kWrongShape;
+  constexpr i64 kPiece = 1 << 18;
+  const i64 bytes = all.elements * all.element_bytes / 256 * 256;
+  parallel(c, ceil_div(bytes, kPiece), bytes / 10, [&](i64 item, i64) {
+    const u8* p = all.data + item * kPiece;
+    const u8* end = p + least(kPiece, bytes - item * kPiece);
+    Ints sums[4];
+    STRATUM_UNROLLED
+    for (int i = 0; i < 4; ++i) sums[i] = no_ints();
+    for (; p < end; p += 4 * sizeof(Ints)) {
+      STRATUM_UNROLLED
+      for (int i = 0; i < 4; ++i) sums[i] = bxor(sums[i], load_ints(p + i * (i64)sizeof(Ints)));
+    }
+    const Ints sum = bxor(bxor(sums[0], sums[1]), bxor(sums[2], sums[3]));
+    __asm__ volatile("" : : "x"(sum));  // the loads must not vanish
+  });
+  return kOk;
+}
+
 STRATUM_OPERATION i32 gather_rows(Context* c, const Matrix* table, Object rows_object, Object out_object) {
   bool ok = true;
   const Whole rows = whole(c, rows_object, &ok);

@@ -21,6 +21,7 @@ const Operation STRATUM_TABLE[] = {
     STRATUM_ENTRY(experts),
     STRATUM_ENTRY(shared_expert),
 #if !defined(STRATUM_PRODUCTS_ONLY)
+    STRATUM_ENTRY(read_memory),
     STRATUM_ENTRY(gather_rows),
     STRATUM_ENTRY(fill_streams),
     STRATUM_ENTRY(add_to_streams),

@@ -192,3 +192,11 @@ def test_a_large_pass_agrees_with_the_reference_and_with_single_rows(host: HostO
     got = case.run(host, [300])  # more rows than one group of the experts holds
     assert error_of(got, case.run(ReferenceOps(LIMITS), [300])) < FLOAT_BOUND
     assert_same_bits(case.run(host, [1] * 300), got)
+
+
+def test_memory_is_read_without_a_trace_and_only_where_it_is_contiguous(host: HostOps):
+    values = np.arange(300_007, dtype=np.float32)
+    host.read_memory(values)
+    assert values.tobytes() == np.arange(300_007, dtype=np.float32).tobytes()
+    with pytest.raises(ValueError, match="read_memory"):
+        host.read_memory(values[:300_006].reshape(-1, 6)[:, :3])
