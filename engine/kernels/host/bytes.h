@@ -77,6 +77,12 @@ static inline Bits bits_at(Place p) {
 static inline Ints or_where(Bits bits, Ints a, int value) {
   return _mm512_mask_add_epi8(a, bits, a, bytes1(value));  // the bit of `value` is clear in a
 }
+// Dword q of each 128 bits in all four dwords, each shifted right: by 0, step, 2 step, 3 step.
+template <int q, int step>
+static inline Ints spread_dword(Ints a) {
+  const Ints shift = _mm512_broadcast_i32x4(_mm_setr_epi32(0, step, 2 * step, 3 * step));
+  return _mm512_srlv_epi32(_mm512_shuffle_epi32(a, (_MM_PERM_ENUM)(q * 0x55)), shift);
+}
 static inline void transpose(Ints t[4]) {
   const Ints a = _mm512_unpacklo_epi32(t[0], t[1]), b = _mm512_unpackhi_epi32(t[0], t[1]);
   const Ints c = _mm512_unpacklo_epi32(t[2], t[3]), d = _mm512_unpackhi_epi32(t[2], t[3]);
@@ -137,6 +143,11 @@ static inline Bits bits_at(Place p) {
 }
 static inline Ints or_where(Bits bits, Ints a, int value) {
   return ior(a, iand(bits, bytes1(value)));
+}
+template <int q, int step>
+static inline Ints spread_dword(Ints a) {
+  const Ints shift = _mm256_setr_epi32(0, step, 2 * step, 3 * step, 0, step, 2 * step, 3 * step);
+  return _mm256_srlv_epi32(_mm256_shuffle_epi32(a, q * 0x55), shift);
 }
 static inline void transpose(Ints t[4]) {
   const Ints a = _mm256_unpacklo_epi32(t[0], t[1]), b = _mm256_unpackhi_epi32(t[0], t[1]);

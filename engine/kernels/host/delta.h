@@ -3,7 +3,8 @@
 // The state [dk, dv] of a head falls into independent columns. A tile of them is copied into thread
 // memory (16 KB at head size 128: it stays in the first-level cache), carried through all rows of the
 // sequence, and written to the other half: the state crosses memory once per pass, however many
-// rows. With few rows it goes from one half to the other directly. The chunked form of the
+// rows; a step also predicts for the next row's key, so that each row is one walk over the tile. With
+// few rows the state goes from one half to the other directly. The chunked form of the
 // specification is not used: it needs as many multiply-adds as the recurrence, which gives the same
 // bits whatever the passes. Plain twin: `delta_mix` and `delta_commit` of engine/ops/reference.py.
 #pragma once
@@ -63,56 +64,75 @@ struct DeltaRows {
   i64 out_stride;
 };
 
-// One token for N vectors of columns of a state with d rows: from `from` to `to`, which may be the same.
+// Sums over the rows of N vectors of columns, of even and of odd rows: two, to hide latency.
 template <int N>
-static inline void delta_step(const float* from, i64 from_stride, float* to, i64 to_stride, i64 d,
-                              const float* k, const float* q, const float* v, float decay,
-                              float beta, float* out) {
-  const Vec keep = set1(decay);
-  // What the decayed state predicts: two sums per column, for even and odd rows, to hide latency.
-  Vec even[N], odd[N], change[N];
-  STRATUM_UNROLLED
-  for (i64 n = 0; n < N; ++n) even[n] = odd[n] = zero();
-  i64 i = 0;
-  for (; i + 2 <= d; i += 2) {
-    const Vec k0 = set1(k[i]), k1 = set1(k[i + 1]);
+struct ColumnSums {
+  Vec even[N], odd[N];
+  void clear() {
     STRATUM_UNROLLED
-    for (i64 n = 0; n < N; ++n) {
-      even[n] = fma(k0, load(from + i * from_stride + n * W, Full{}), even[n]);
-      odd[n] = fma(k1, load(from + (i + 1) * from_stride + n * W, Full{}), odd[n]);
-    }
+    for (i64 n = 0; n < N; ++n) even[n] = odd[n] = zero();
   }
-  for (; i < d; ++i) {
+};
+
+// k^T M for N vectors of columns of a state with d rows.
+template <int N>
+static inline void delta_predict(const float* from, i64 stride, i64 d, const float* k,
+                                 ColumnSums<N>* sums) {
+  sums->clear();
+  const auto row = [&](i64 i, Vec* to) {
     const Vec k0 = set1(k[i]);
     STRATUM_UNROLLED
-    for (i64 n = 0; n < N; ++n) {
-      even[n] = fma(k0, load(from + i * from_stride + n * W, Full{}), even[n]);
-    }
+    for (i64 n = 0; n < N; ++n) to[n] = fma(k0, load(from + i * stride + n * W, Full{}), to[n]);
+  };
+  i64 i = 0;
+  for (; i + 2 <= d; i += 2) {
+    row(i, sums->even);
+    row(i + 1, sums->odd);
   }
+  if (i < d) row(i, sums->even);
+}
+
+// What a token changes: beta (v - decayed prediction).
+template <int N>
+static inline void delta_change(const ColumnSums<N>& predicted, const float* v, Vec keep, float beta,
+                                Vec* change) {
   STRATUM_UNROLLED
   for (i64 n = 0; n < N; ++n) {
-    const Vec predicted = mul(keep, add(even[n], odd[n]));
-    change[n] = mul(set1(beta), sub(load(v + n * W, Full{}), predicted));
-    even[n] = odd[n] = zero();
+    const Vec p = mul(keep, add(predicted.even[n], predicted.odd[n]));
+    change[n] = mul(set1(beta), sub(load(v + n * W, Full{}), p));
   }
-  const auto row = [&](i64 at, Vec* sums) {
+}
+
+// The state after a token, from `from` to `to`, which may be the same; q^T of it; and, where
+// `kNext`, what it predicts for the next token's key.
+template <int N, bool kNext>
+static inline void delta_update(const float* from, i64 from_stride, float* to, i64 to_stride, i64 d,
+                                const float* k, const float* q, const float* next_k, Vec keep,
+                                const Vec* change, float* out, ColumnSums<N>* next) {
+  ColumnSums<N> sums;
+  sums.clear();
+  if (kNext) next->clear();
+  const auto row = [&](i64 at, Vec* read, Vec* predicted) {
     const Vec k0 = set1(k[at]);
     const Vec q0 = q != nullptr ? set1(q[at]) : zero();
+    const Vec next0 = kNext ? set1(next_k[at]) : zero();
     STRATUM_UNROLLED
     for (i64 n = 0; n < N; ++n) {
       const Vec now = fma(k0, change[n], mul(keep, load(from + at * from_stride + n * W, Full{})));
       store(to + at * to_stride + n * W, now, Full{});
-      sums[n] = fma(q0, now, sums[n]);
+      read[n] = fma(q0, now, read[n]);
+      if (kNext) predicted[n] = fma(next0, now, predicted[n]);
     }
   };
-  for (i = 0; i + 2 <= d; i += 2) {
-    row(i, even);
-    row(i + 1, odd);
+  i64 i = 0;
+  for (; i + 2 <= d; i += 2) {
+    row(i, sums.even, next->even);
+    row(i + 1, sums.odd, next->odd);
   }
-  if (i < d) row(i, even);
+  if (i < d) row(i, sums.even, next->even);
   if (out != nullptr) {
     STRATUM_UNROLLED
-    for (i64 n = 0; n < N; ++n) store(out + n * W, add(even[n], odd[n]), Full{});
+    for (i64 n = 0; n < N; ++n) store(out + n * W, add(sums.even[n], sums.odd[n]), Full{});
   }
 }
 
@@ -125,12 +145,18 @@ static inline void delta_columns(const DeltaRows& rows, i64 d, i64 head, i64 k_h
                                  const float* from, float* to) {
   for (i64 r = 0; r < rows.count; ++r) {
     const i64 gate = r * rows.gate_stride + head;
-    delta_step<N>((r == 0 ? from : to) + start, d, to + start, d, d,
-                  rows.k + r * rows.k_stride + k_head * d,
-                  rows.q == nullptr ? nullptr : rows.q + r * rows.q_stride + k_head * d,
-                  rows.v + r * rows.v_stride + head * d + start, exp1(rows.decay[gate]),
-                  rows.beta[gate],
-                  rows.out == nullptr ? nullptr : rows.out + r * rows.out_stride + head * d + start);
+    const float* before = (r == 0 ? from : to) + start;
+    const float* k = rows.k + r * rows.k_stride + k_head * d;
+    const Vec keep = set1(exp1(rows.decay[gate]));
+    ColumnSums<N> predicted;
+    Vec change[N];
+    delta_predict<N>(before, d, d, k, &predicted);
+    delta_change<N>(predicted, rows.v + r * rows.v_stride + head * d + start, keep, rows.beta[gate],
+                    change);
+    delta_update<N, false>(
+        before, d, to + start, d, d, k,
+        rows.q == nullptr ? nullptr : rows.q + r * rows.q_stride + k_head * d, nullptr, keep, change,
+        rows.out == nullptr ? nullptr : rows.out + r * rows.out_stride + head * d + start, &predicted);
   }
 }
 
@@ -158,14 +184,24 @@ static inline void delta_head(const Delta* w, i64 head, const DeltaRows& rows, c
       if (width < kStateTile) __builtin_memset(tile + i * kStateTile, 0, kStateTile * sizeof(float));
       copy(from + i * d + start, width, tile + i * kStateTile);
     }
+    constexpr int N = kStateTile / W;
+    ColumnSums<N> predicted;
+    Vec change[N];
+    delta_predict<N>(tile, kStateTile, d, rows.k + k_head * d, &predicted);
     for (i64 r = 0; r < rows.count; ++r) {
       copy(rows.v + r * rows.v_stride + head * d + start, width, value);
+      const float* k = rows.k + r * rows.k_stride + k_head * d;
       const float* q = rows.q == nullptr ? nullptr : rows.q + r * rows.q_stride + k_head * d;
-      delta_step<kStateTile / W>(tile, kStateTile, tile, kStateTile, d,
-                                 rows.k + r * rows.k_stride + k_head * d, q, value,
-                                 exp1(rows.decay[r * rows.gate_stride + head]),
-                                 rows.beta[r * rows.gate_stride + head],
-                                 rows.out == nullptr ? nullptr : result);
+      float* out = rows.out == nullptr ? nullptr : result;
+      const Vec keep = set1(exp1(rows.decay[r * rows.gate_stride + head]));
+      delta_change<N>(predicted, value, keep, rows.beta[r * rows.gate_stride + head], change);
+      if (r + 1 < rows.count) {
+        delta_update<N, true>(tile, kStateTile, tile, kStateTile, d, k, q, k + rows.k_stride, keep,
+                              change, out, &predicted);
+      } else {
+        delta_update<N, false>(tile, kStateTile, tile, kStateTile, d, k, q, nullptr, keep, change, out,
+                               &predicted);
+      }
       if (rows.out != nullptr) copy(result, width, rows.out + r * rows.out_stride + head * d + start);
     }
     for (i64 i = 0; i < d; ++i) copy(tile + i * kStateTile, width, to + i * d + start);

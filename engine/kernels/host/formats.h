@@ -313,13 +313,14 @@ struct SourceQ6_K {
   Vec mins(i64) const { return zero(); }
 };
 
-// The four blocks of a half that share 32 bytes of 2-bit codes.
+// The four blocks of a half that share 32 bytes of 2-bit codes: dword q of each half's 16 bytes has
+// the values 4 q .. 4 q + 3 of four halves, which are the four lanes of vector q.
 static inline void pairs_of(Ints packed, Ints codes[4]) {
   const Ints three = bytes1(3);
-  codes[0] = iand(packed, three);
-  codes[1] = iand(shr<2>(packed), three);
-  codes[2] = iand(shr<4>(packed), three);
-  codes[3] = iand(shr<6>(packed), three);
+  codes[0] = iand(spread_dword<0, 2>(packed), three);
+  codes[1] = iand(spread_dword<1, 2>(packed), three);
+  codes[2] = iand(spread_dword<2, 2>(packed), three);
+  codes[3] = iand(spread_dword<3, 2>(packed), three);
 }
 
 // scales[16]: scale and minimum of 4 bits; qs[64]; d; dmin
@@ -330,7 +331,6 @@ struct SourceQ2_K {
   void super(i64 s, i64, u8*) { here = row + s * 84; }
   STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     pairs_of(load32(either(here + 16, here + 48, part)), codes);
-    transpose(codes);
   }
   __m128i packed() const { return _mm_loadu_si128((const __m128i*)here); }
   Vec scales(i64 part) const {
@@ -350,12 +350,12 @@ struct SourceQ3_K {
   const u8* here;
   void super(i64 s, i64, u8*) { here = row + s * 110; }
   STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
-    pairs_of(load32(either(here + 32, here + 64, part)), codes);
+    const Ints pairs = load32(either(here + 32, here + 64, part)), three = bytes1(3);
     const Ints bits = bits_of_blocks(here, part), four = bytes1(4);
-    codes[0] = ior(codes[0], iand(shl<2>(bits), four));
-    codes[1] = ior(codes[1], iand(shl<1>(bits), four));
-    codes[2] = ior(codes[2], iand(bits, four));
-    codes[3] = ior(codes[3], iand(shr<1>(bits), four));
+    codes[0] = ior(iand(pairs, three), iand(shl<2>(bits), four));
+    codes[1] = ior(iand(shr<2>(pairs), three), iand(shl<1>(bits), four));
+    codes[2] = ior(iand(shr<4>(pairs), three), iand(bits, four));
+    codes[3] = ior(iand(shr<6>(pairs), three), iand(shr<1>(bits), four));
     transpose(codes);
   }
   // 16 numbers of 6 bits: nibbles in 8 bytes, then bit pairs in 4.
