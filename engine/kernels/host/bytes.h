@@ -7,8 +7,8 @@
 // and vector p four values of each half, so that four dot products with bytes leave the sums of the
 // 16 halves side by side: scales, offsets and minima are vectors too, and nothing is summed across
 // lanes before the row ends. Which four: values 4 p .. 4 p + 3 of a half, or 4 k + p, k = 0..3, for
-// formats that lie in planes of 2 bits. This order is free for the K formats and costs others the
-// eight shuffles of `transpose`.
+// formats that lie in planes of 2 bits. Those come in this order by themselves; the others pay the
+// eight shuffles of `transpose` for 256 weights.
 #pragma once
 #include "functions.h"
 
