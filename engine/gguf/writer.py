@@ -5,14 +5,16 @@
     writer.add_tensor("token_embd.weight", embedding, GgmlType.Q8_0)   # float32 [V, H] is quantised
     writer.write()                                                    # -> [Path("model.gguf")]
 
-Everything is written to temporary names first and renamed when complete, so no half file is ever
-found under its final name. Knows nothing of what keys and tensors mean.
+Tensors that are larger than memory come in parts: `add_streamed_tensor`. Everything is written to
+temporary names first and renamed when complete, so no half file is ever found under its final name.
+Knows nothing of what keys and tensors mean.
 """
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,9 @@ from engine.core.ggml_types import GgmlType, row_bytes
 from engine.core.gguf_header import MetadataValue
 from engine.core.gguf_values import NUMBER_CODES, GgufValueType
 from engine.gguf.quantise import quantise
+
+# Called once, when the tensor is written; its parts are uint8 arrays that follow each other.
+TensorParts = Callable[[], Iterable[NDArray[np.uint8]]]
 
 _DEFAULT_ALIGNMENT = 32
 _INTEGER_TYPES = (
@@ -38,7 +43,8 @@ class _PackedTensor:
     name: str
     type: GgmlType
     ne: tuple[int, ...]
-    data: NDArray[np.uint8]  # (num_bytes,)
+    num_bytes: int
+    parts: TensorParts
 
 
 class GgufWriter:
@@ -133,19 +139,36 @@ class GgufWriter:
             if values.dtype != np.uint8:
                 raise ValueError(f"the bytes of {name} must be uint8")
             raw = np.ascontiguousarray(values, np.uint8)
-        if not 1 <= len(shape) <= 4 or 0 in shape:
-            raise ValueError(f"the tensor {name} cannot have the shape {shape}")
-        expected = row_bytes(ggml_type, shape[-1])
-        for length in shape[:-1]:
-            expected *= length
+        expected = _num_bytes(name, ggml_type, shape)
         if raw.size != expected:
             raise ValueError(f"the tensor {name} has {raw.size} bytes instead of {expected}")
-        self._tensors[name] = _PackedTensor(name, ggml_type, shape[::-1], raw.reshape(-1))
+        data = raw.reshape(-1)
+        self._tensors[name] = _PackedTensor(name, ggml_type, shape[::-1], expected, lambda: (data,))
+
+    def add_streamed_tensor(
+        self, name: str, ggml_type: GgmlType, shape: tuple[int, ...], parts: TensorParts
+    ) -> None:
+        """Add a tensor whose bytes are made while it is written, so that it is never held whole.
+
+        Args:
+            name: its name.
+            ggml_type: how its values are stored.
+            shape: row-major.
+            parts: called once by `write`; gives its bytes, already of that type, one after another.
+
+        Raises:
+            ValueError: the name was added before, or the shape does not fit the type.
+        """
+        if name in self._tensors:
+            raise ValueError(f"the tensor {name} was added before")
+        num_bytes = _num_bytes(name, ggml_type, shape)
+        self._tensors[name] = _PackedTensor(name, ggml_type, shape[::-1], num_bytes, parts)
 
     def write(self) -> list[Path]:
         """Write all files and return their paths in order.
 
         Raises:
+            ValueError: the parts of a streamed tensor are not as long together as it is.
             OSError: the disk is full or the folder not writable; no file has its final name then
                 unless renaming failed half-way.
         """
@@ -170,25 +193,25 @@ class GgufWriter:
         shards: list[list[_PackedTensor]] = [[]] if self._first_shard_empty else []
         if self._num_shards is not None:
             num_filled = self._num_shards - len(shards)
-            total = sum(tensor.data.size for tensor in tensors)
+            total = sum(tensor.num_bytes for tensor in tensors)
             filled: list[list[_PackedTensor]] = [[] for _ in range(num_filled)]
             before = 0
             for tensor in tensors:  # a tensor goes where its middle byte lies
-                middle = before + tensor.data.size // 2
+                middle = before + tensor.num_bytes // 2
                 filled[middle * num_filled // total].append(tensor)
-                before += tensor.data.size
+                before += tensor.num_bytes
             return shards + filled
         used = 0
         for tensor in tensors:
             if not shards or (
-                shards[-1] and used + tensor.data.size > (self._max_shard_bytes or 0)
+                shards[-1] and used + tensor.num_bytes > (self._max_shard_bytes or 0)
             ):
                 shards.append([])
                 used = 0
             elif self._first_shard_empty and len(shards) == 1:
                 shards.append([])
             shards[-1].append(tensor)
-            used += tensor.data.size
+            used += tensor.num_bytes
         return shards or [[]]
 
     def _paths(self, count: int) -> list[Path]:
@@ -227,16 +250,32 @@ class GgufWriter:
             header.append(_packed_string(tensor.name))
             header.append(struct.pack(f"<I{len(tensor.ne)}Q", len(tensor.ne), *tensor.ne))
             header.append(struct.pack("<IQ", tensor.type, offset))
-            offset += tensor.data.size + self._padding(tensor.data.size)
+            offset += tensor.num_bytes + self._padding(tensor.num_bytes)
         with path.open("wb") as file:
             file.write(b"".join(header))
             file.write(bytes(self._padding(file.tell())))
             for tensor in tensors:
-                file.write(tensor.data.data)
-                file.write(bytes(self._padding(tensor.data.size)))
+                written = sum(file.write(part.data) for part in tensor.parts())
+                if written != tensor.num_bytes:
+                    raise ValueError(
+                        f"the parts of {tensor.name} have {written} bytes instead of "
+                        f"{tensor.num_bytes}"
+                    )
+                file.write(bytes(self._padding(tensor.num_bytes)))
 
     def _padding(self, size: int) -> int:
         return -size % self._alignment
+
+
+def _num_bytes(name: str, ggml_type: GgmlType, shape: tuple[int, ...]) -> int:
+    """Bytes of a tensor.
+
+    Raises:
+        ValueError: the shape is none that a tensor of this type can have.
+    """
+    if not 1 <= len(shape) <= 4 or 0 in shape:
+        raise ValueError(f"the tensor {name} cannot have the shape {shape}")
+    return row_bytes(ggml_type, shape[-1]) * math.prod(shape[:-1])
 
 
 def _packed_string(text: str) -> bytes:

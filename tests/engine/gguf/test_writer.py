@@ -173,3 +173,40 @@ def test_what_cannot_be_written_is_refused(tmp_path):
     ]:
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def test_a_streamed_tensor_is_read_back_and_its_parts_are_made_when_written(tmp_path):
+    rows = quantise(gaussian(6, 64), GgmlType.Q8_0)  # (6, 68)
+    asked = []
+
+    def parts():
+        asked.append(True)
+        return (rows[:4], rows[4:])
+
+    writer = GgufWriter(tmp_path / "s.gguf", "qwen4exp", num_shards=2)
+    writer.add_tensor("first", gaussian(2, 32), GgmlType.F32)
+    writer.add_streamed_tensor("streamed", GgmlType.Q8_0, (3, 2, 64), parts)
+    assert not asked
+    paths = writer.write()
+    assert asked == [True]
+    with GgufFile.open(paths[0]) as file:
+        tensor = file.tensors["streamed"]
+        assert (tensor.type, tensor.shape) == (GgmlType.Q8_0, (3, 2, 64))
+        assert tensor.data.tobytes() == rows.tobytes()
+        del tensor
+
+
+def test_parts_of_another_length_leave_no_file(tmp_path):
+    writer = GgufWriter(tmp_path / "s.gguf", "qwen4exp")
+    writer.add_streamed_tensor("short", GgmlType.F32, (2, 8), lambda: [np.zeros(60, np.uint8)])
+    with pytest.raises(ValueError, match="short have 60 bytes instead of 64"):
+        writer.write()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_streamed_tensor_is_checked_when_it_is_added(tmp_path):
+    writer = GgufWriter(tmp_path / "s.gguf", "qwen4exp")
+    writer.add_streamed_tensor("w", GgmlType.F32, (2, 8), list)
+    for name, shape, words in (("w", (2, 8), "added before"), ("v", (2, 0), "cannot have")):
+        with pytest.raises(ValueError, match=words):
+            writer.add_streamed_tensor(name, GgmlType.F32, shape, list)
