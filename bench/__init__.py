@@ -1,0 +1,1 @@
+"""Measuring speed: synthetic models, comparison with other servers. For maintainers."""
