@@ -6,9 +6,6 @@ from pathlib import Path
 import pytest
 
 from engine.cli import main
-from engine.commands.bench import bytes_per_token, measure_bandwidth
-from engine.core.gguf_header import read_model_header
-from engine.core.placement import model_config_of
 
 MODEL = Path(__file__).resolve().parents[2] / "golden" / "full.gguf"
 WORDS = ("bench", "--model", str(MODEL), "--ops", "reference", "--repeat", "1")
@@ -29,6 +26,10 @@ def test_the_report_has_every_figure_and_they_are_plausible(capsys: pytest.Captu
     ):
         assert report[key] > 0, key
     assert 0 < report["memory_share"] < 1
+    assert report["peak_rss_bytes"] > report["private_bytes"] > 1 << 20
+    share = report["decode_tokens_per_s"] / report["floor_tokens_per_s"]
+    assert report["memory_share"] == pytest.approx(share, rel=0.05, abs=1e-3)
+    assert report["fills"] == []
     assert report["first_token_s"] == pytest.approx(20 / report["prompt_tokens_per_s"], rel=0.1)
 
 
@@ -42,7 +43,19 @@ def test_people_get_lines(capsys: pytest.CaptureFixture[str]):
         "prompt",
         "decode",
         "memory",
+        "resident",
     ]
+
+
+def test_a_filled_context_is_measured_too(capsys: pytest.CaptureFixture[str]):
+    words = (*WORDS, "--prompt-tokens", "3", "--gen-tokens", "2", "--fill", "40,70")
+    assert main([*words, "--json"]) == 0
+    fills = json.loads(capsys.readouterr().out)["fills"]
+    assert [fill["prompt_tokens"] for fill in fills] == [40, 70]
+    assert fills[1]["context_bytes_per_token"] > fills[0]["context_bytes_per_token"]
+    assert main(words) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("filled")]
+    assert [line.split("prompt of ")[1].split()[0] for line in lines] == ["40", "70"]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +65,8 @@ def test_people_get_lines(capsys: pytest.CaptureFixture[str]):
         (("--prompt-tokens", "0"), "at least 1"),
         (("--prompt-tokens", "500", "--context", "100"), "context"),
         (("--prompt-tokens", "x"), "--prompt-tokens"),
+        (("--fill", "40,0"), "--fill"),
+        (("--fill", "500", "--context", "100"), "context"),
     ],
 )
 def test_wrong_sizes_are_status_2_and_one_line(
@@ -62,23 +77,3 @@ def test_wrong_sizes_are_status_2_and_one_line(
     assert words in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
-
-
-def test_bytes_per_token_count_used_experts_and_looked_up_rows_only():
-    header = read_model_header(MODEL)
-    model = model_config_of(header)
-    sizes = {name: info.num_bytes for name, (_, info) in header.tensors.items()}
-    embedding = sizes.pop("token_embd.weight")
-    table = sizes.pop("per_layer_token_embd.weight")
-    experts = sum(size for name, size in sizes.items() if "_exps." in name)
-    draft = sum(size for name, size in sizes.items() if name.startswith(f"blk.{model.num_layers}."))
-    others = sum(sizes.values()) - experts - draft
-    counted = bytes_per_token(header, model)
-    assert counted > others + experts * model.num_experts_used / model.num_experts
-    assert counted < others + experts * model.num_experts_used / model.num_experts + 0.2 * (
-        embedding + table
-    )
-
-
-def test_bandwidth_is_measured_with_any_number_of_threads():
-    assert all(measure_bandwidth(threads, 8 << 20) > 1e8 for threads in (1, 2, 3))

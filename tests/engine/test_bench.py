@@ -1,0 +1,45 @@
+"""What `engine bench` measures: bytes that a token touches, bandwidth."""
+
+from pathlib import Path
+
+from engine.bench import bytes_per_token, context_bytes_per_token, measure_bandwidth
+from engine.core.config import KvType
+from engine.core.gguf_header import read_model_header
+from engine.core.placement import model_config_of
+
+MODEL = Path(__file__).resolve().parents[1] / "golden" / "full.gguf"
+
+
+def test_bytes_per_token_count_used_experts_and_looked_up_rows_only():
+    header = read_model_header(MODEL)
+    model = model_config_of(header)
+    sizes = {name: info.num_bytes for name, (_, info) in header.tensors.items()}
+    embedding = sizes.pop("token_embd.weight")
+    table = sizes.pop("per_layer_token_embd.weight")
+    experts = sum(size for name, size in sizes.items() if "_exps." in name)
+    draft = sum(size for name, size in sizes.items() if name.startswith(f"blk.{model.num_layers}."))
+    others = sum(sizes.values()) - experts - draft
+    counted = bytes_per_token(header, model)
+    assert counted > others + experts * model.num_experts_used / model.num_experts
+    assert counted < others + experts * model.num_experts_used / model.num_experts + 0.2 * (
+        embedding + table
+    )
+
+
+def test_bandwidth_is_measured_with_any_number_of_threads():
+    assert all(measure_bandwidth(threads, 8 << 20) > 1e8 for threads in (1, 2, 3))
+
+
+def test_context_bytes_grow_by_the_index_only_once_attention_is_sparse():
+    model = model_config_of(read_model_header(MODEL))
+    budget = model.top_blocks * model.block_ratio
+    dense, sparse, longer = (
+        context_bytes_per_token(model, KvType.F16, n) for n in (budget, 2 * budget, 3 * budget)
+    )
+    layers = sum(kind.value == "attention" for kind in model.layer_kinds)
+    per_block = layers * model.index_dim * 2
+    assert longer - sparse == budget // model.block_ratio * per_block
+    assert sparse - dense == 2 * budget // model.block_ratio * per_block
+    assert context_bytes_per_token(model, KvType.F32, 0) == context_bytes_per_token(
+        model, KvType.F16, 0
+    )
