@@ -99,6 +99,11 @@ class RunConfig(BaseModel):
         default=0, description="Worker threads of the CPU kernels; 0 = one per physical core."
     )
     kv_type: KvType = Field(default=KvType.F16, description="Number format of the KV cache.")
+    requant: bool = Field(
+        default=False,
+        description="Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: "
+        "faster, with a small change of the output; takes memory of its own and some seconds.",
+    )
     prompt_chunk: Annotated[int, Field(ge=1, le=8192)] = Field(
         default=256, description="Prompt tokens computed in one pass; also bounds workspaces."
     )

@@ -18,6 +18,7 @@ from engine.core.errors import ConfigError, ResourceError
 from engine.core.gguf_header import ModelHeader, TensorInfo
 from engine.core.machine import Machine
 from engine.core.model_config import LayerKind, ModelConfig
+from engine.core.requant import is_requantised, requantised_bytes
 from engine.core.sizes import size_in_words
 
 DEFAULT_CONTEXT = 32_768
@@ -103,7 +104,7 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
     """
     model = model_config_of(header)
     context = _context(model, config)
-    parts = _weight_parts(header.tensors, model.num_layers)
+    parts = _weight_parts(header.tensors, model.num_layers, requant=config.requant)
     page_tokens = page_tokens_of(model)
     page_bytes = kv_page_bytes(model, config.kv_type, page_tokens)
     pages_each = -(-context // page_tokens)
@@ -256,16 +257,23 @@ def _kv_pages(pages_each: int, page_bytes: int, parallel: int, machine: Machine)
 
 
 def _weight_parts(
-    tensors: Mapping[str, tuple[int, TensorInfo]], num_layers: int
+    tensors: Mapping[str, tuple[int, TensorInfo]], num_layers: int, *, requant: bool
 ) -> list[PlacedPart]:
     sizes = {"Experts": 0, "n-gram table": 0, "Token embedding": 0, "MTP layer": 0, "Other": 0}
+    sizes |= {"Stream projections": 0, "Stream projections as Q8_0": 0}
     for name, (_shard, info) in tensors.items():
-        sizes[_weight_group(name, num_layers)] += info.num_bytes
+        if requant and is_requantised(name, info.type, info.shape):
+            sizes["Stream projections"] += info.num_bytes
+            sizes["Stream projections as Q8_0"] += requantised_bytes(info.shape)
+        else:
+            sizes[_weight_group(name, num_layers)] += info.num_bytes
     reasons = {
         "Experts": (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
         "n-gram table": (Tier.DISK, "a few rows per token are read"),
         "Token embedding": (Tier.DISK, "one row per token is read"),
         "MTP layer": (Tier.RAM_MAPPED, "read for every draft"),
+        "Stream projections": (Tier.DISK, "read once, at the start (setting: requant)"),
+        "Stream projections as Q8_0": (Tier.RAM, "made at the start (setting: requant)"),
         "Other": (Tier.RAM_MAPPED, "mixers, routers, shared experts and head: read every token"),
     }
     if "output.weight" not in tensors:  # the head is the embedding, read whole for every token

@@ -185,6 +185,7 @@ def load_mtp(
     file: GgufFile,
     *,
     is_sidecar: bool,
+    requant: bool = False,
 ) -> MtpHead:
     """The draft head of a file, for this trunk.
 
@@ -195,7 +196,7 @@ def load_mtp(
     prefix = f"blk.{trunk.num_layers}."
     names = find_mtp_names(file.tensors, trunk.num_layers, is_sidecar=is_sidecar)
     _check_shapes(config, names, prefix, file)
-    loader = WeightLoader(config, file.tensors, ops, limits.context)
+    loader = WeightLoader(config, file.tensors, ops, limits.context, requant=requant)
     if names.joined is not None:
         joined, H = file.tensors[names.joined], config.hidden_size
         fc_embedding = ops.matrix(column_range(joined, 0, H))

@@ -100,6 +100,8 @@ class Model:
         limits: ModelLimits,
         progress: Progress | None = None,
         mtp_file: GgufFile | None = None,
+        *,
+        requant: bool = False,
     ) -> Model:
         """Load a model, with the draft head that lies in the file or in a file of its own.
 
@@ -109,13 +111,14 @@ class Model:
             limits: sizes of buffers.
             progress: called with (layers done, layers in all).
             mtp_file: a draft head's file; wins over one in the model's file.
+            requant: hold stream projections of 16 or 32 bits as Q8_0.
 
         Raises:
             ModelFileError: the file is no model that we know, or damaged.
             ResourceError: there is not enough memory for its states and buffers.
         """
         try:
-            return cls._load(file, ops, limits, progress, mtp_file)
+            return cls._load(file, ops, limits, progress, mtp_file, requant=requant)
         except MemoryError as error:
             raise ResourceError(
                 f"There is not enough memory for {limits.max_sequences} conversations of "
@@ -131,9 +134,11 @@ class Model:
         limits: ModelLimits,
         progress: Progress | None,
         mtp_file: GgufFile | None,
+        *,
+        requant: bool,
     ) -> Model:
         config = ModelConfig.from_metadata(file.metadata, file.tensors)
-        loader = WeightLoader(config, file.tensors, ops, limits.context)
+        loader = WeightLoader(config, file.tensors, ops, limits.context, requant=requant)
         weights = loader.trunk(progress)
         model = cls(config, limits, ops, weights)
         if mtp_file is not None or config.num_mtp_layers:
@@ -144,6 +149,7 @@ class Model:
                 weights,
                 file if mtp_file is None else mtp_file,
                 is_sidecar=mtp_file is not None,
+                requant=requant,
             )
             model.store.kv.append(model.mtp.kv)
         return model

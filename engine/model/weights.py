@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.model_config import LayerKind, ModelConfig, PleConfig
+from engine.core.requant import is_requantised
 from engine.gguf.reader import Tensor
-from engine.model.tensor_parts import row_range
+from engine.model.tensor_parts import requantised, row_range
 from engine.ops.base import Ops
 from engine.ops.weights import (
     AttentionWeights,
@@ -54,11 +55,18 @@ class WeightLoader:
     """Makes weight groups of one file's tensors."""
 
     def __init__(
-        self, config: ModelConfig, tensors: Mapping[str, Tensor], ops: Ops, context: int
+        self,
+        config: ModelConfig,
+        tensors: Mapping[str, Tensor],
+        ops: Ops,
+        context: int,
+        *,
+        requant: bool = False,
     ) -> None:
         self._config = config
         self._tensors = tensors
         self._ops = ops
+        self._requant = requant
         # A budget beyond the context selects every block; operations size scratch by it.
         self._top_blocks = max(1, min(config.top_blocks, context // config.block_ratio))
 
@@ -94,6 +102,13 @@ class WeightLoader:
         """Handle of a tensor."""
         return self._ops.matrix(self._tensors[name])
 
+    def stream_matrix(self, name: str) -> Matrix:
+        """Handle of a stream projection, with `requant` in fewer bits than the file has."""
+        tensor = self._tensors[name]
+        if self._requant and is_requantised(name, tensor.type, tensor.shape):
+            tensor = requantised(tensor)
+        return self._ops.matrix(tensor)
+
     def vector(self, name: str) -> FloatArray:
         """Values of a tensor."""
         return self._ops.vector(self._tensors[name])
@@ -112,8 +127,8 @@ class WeightLoader:
         config = self._config
         return HyperConnectionWeights(
             norm=self.vector(norm).reshape(config.num_streams, config.hidden_size),
-            down=self.matrix(down),
-            up=self.matrix(up),
+            down=self.stream_matrix(down),
+            up=self.stream_matrix(up),
             inject=None if inject is None else self.matrix(inject),
             eps=config.rms_eps,
         )

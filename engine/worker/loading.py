@@ -121,7 +121,7 @@ def load_model(
     try:
         ops = make_ops(config.ops.value, limits.for_ops())
         try:
-            model = Model.load(file, ops, limits, on_step)
+            model = Model.load(file, ops, limits, on_step, requant=config.requant)
         except BaseException:
             ops.close()
             raise
@@ -150,7 +150,7 @@ def fingerprint(header: ModelHeader, config: RunConfig, ops_name: str) -> str:
     are. The files are not looked at again: they may be gone by now.
     """
     digest = hashlib.sha256()
-    for part in (__version__, ops_name, config.kv_type.value):
+    for part in (__version__, ops_name, config.kv_type.value, f"requant {config.requant}"):
         digest.update(part.encode() + b"\0")
     for path, shard in zip(header.paths, header.shards, strict=True):
         digest.update(f"{path.name}:{shard.data_start}\n".encode(errors="surrogateescape"))

@@ -29,9 +29,10 @@ def test_a_fingerprint_changes_with_file_operations_and_number_format_and_needs_
         fingerprint(headers[0], config, "host avx2"),
         fingerprint(headers[0], config, "host avx512"),
         fingerprint(headers[0], config.model_copy(update={"kv_type": KvType.F32}), "host avx2"),
+        fingerprint(headers[0], config.model_copy(update={"requant": True}), "host avx2"),
         fingerprint(headers[1], config, "host avx2"),
     ]
-    assert len(set(prints)) == 4
+    assert len(set(prints)) == 5
     assert fingerprint(headers[0], config, "host avx2") == prints[0]
 
 
