@@ -148,12 +148,11 @@ def _print(results: tuple[Measured, Measured]) -> None:
     ours, peer = results
     machine = probe_machine()
     print(f"{machine.cpu_name}, {machine.physical_cores} cores")
-    counts = {answer.prompt_tokens for result in results for answer in result.answers}
-    lengths = {answer.answer_tokens for result in results for answer in result.answers}
-    print(f"prompts of {_range(counts)} tokens, answers of {_range(lengths)}, medians of", end=" ")
-    print(f"{len(ours.answers)} alternating runs")
+    print(f"medians of {len(ours.answers)} alternating runs")
     print(f"{'':24}{ours.name:>12}{peer.name:>12}{'ratio':>8}")
     rows: tuple[tuple[str, Callable[[Answer], float | None]], ...] = (
+        ("tokens of prompts", lambda answer: answer.prompt_tokens),
+        ("tokens of answers", lambda answer: answer.answer_tokens),
         ("prompt tokens/s", lambda answer: answer.prompt_per_s),
         ("prompt, as reported", lambda answer: answer.reported_prompt_per_s),
         ("decode tokens/s", lambda answer: answer.decode_per_s),
@@ -168,11 +167,6 @@ def _print(results: tuple[Measured, Measured]) -> None:
         ("of it not files, MB", ours.memory.private / 1e6, peer.memory.private / 1e6),
     ):
         print(f"{title:24}{a:12.1f}{b:12.1f}{a / b:8.2f}")
-
-
-def _range(numbers: set[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return str(low) if low == high else f"{low} to {high}"
 
 
 if __name__ == "__main__":

@@ -148,6 +148,7 @@ class ServerProcess:
                 "messages": [{"role": "user", "content": prompt}],
                 "max_tokens": max_tokens,
                 "temperature": 0,
+                "reasoning_effort": "medium",  # templates add sentences for others, not all alike
                 "stream": True,
                 "stream_options": {"include_usage": True},
             }

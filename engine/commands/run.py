@@ -288,6 +288,7 @@ class _Result:
 def timings_report(timings: Timings) -> dict[str, int | float]:
     """The timings under the names that llama.cpp gave them."""
     num_read = timings.prompt_tokens - timings.cached_tokens
+    num_steps = max(timings.generated_tokens - 1, 0)  # the first token comes with the prompt
     return {
         "cache_n": timings.cached_tokens,
         "prompt_n": num_read,
@@ -295,7 +296,7 @@ def timings_report(timings: Timings) -> dict[str, int | float]:
         "prompt_per_second": round(_rate(num_read, timings.prompt_ms), 2),
         "predicted_n": timings.generated_tokens,
         "predicted_ms": round(timings.generated_ms, 3),
-        "predicted_per_second": round(_rate(timings.generated_tokens, timings.generated_ms), 2),
+        "predicted_per_second": round(_rate(num_steps, timings.generated_ms), 2),
     }
 
 

@@ -120,6 +120,8 @@ class UsageCount:
         prompt_ms = sum(timing.prompt_ms for timing in self.timings)
         predicted_ms = sum(timing.generated_ms for timing in self.timings)
         prompt_n = max(self.prompt - self.cached, 0)
+        # The first token of an answer comes with the prompt's last pass, before `generated_ms` begins.
+        num_steps = max(self.generated - len(self.timings), 0)
         return {
             "cache_n": self.cached,
             "prompt_n": prompt_n,
@@ -127,7 +129,7 @@ class UsageCount:
             "prompt_per_second": per_second(prompt_n, prompt_ms),
             "predicted_n": self.generated,
             "predicted_ms": round(predicted_ms, 3),
-            "predicted_per_second": per_second(self.generated, predicted_ms),
+            "predicted_per_second": per_second(num_steps, predicted_ms),
             "draft_n": sum(timing.draft_tokens for timing in self.timings),
             "draft_n_accepted": sum(timing.draft_accepted for timing in self.timings),
         }

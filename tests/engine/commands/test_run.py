@@ -57,6 +57,10 @@ def test_an_answer_is_text_with_a_line_end_and_the_same_as_in_json(
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
     assert timings["prompt_n"] == usage["prompt_tokens"]
     assert timings["predicted_n"] == usage["completion_tokens"] <= 8
+    num_steps = timings["predicted_n"] - 1  # the first token comes with the prompt
+    assert timings["predicted_per_second"] == pytest.approx(
+        num_steps / timings["predicted_ms"] * 1000, rel=0.01, abs=0.01
+    )
 
 
 def test_thinking_is_shown_on_standard_error_only_when_asked_for(

@@ -98,6 +98,10 @@ def test_the_whole_body_has_the_documented_keys_and_headers(server):
     assert reply.headers["x-seed"] == "5"
     assert int(reply.headers["openai-processing-ms"]) >= 0
     assert all(isinstance(value, (int, float)) for value in body["timings"].values())
+    timings = body["timings"]  # the first token comes with the prompt
+    assert timings["predicted_per_second"] * timings["predicted_ms"] == pytest.approx(
+        1000 * (timings["predicted_n"] - 1), rel=0.01
+    )
 
 
 @pytest.mark.parametrize("content", ["SMALLTALK", "LINES", "HALFWAY"])
