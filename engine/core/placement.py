@@ -10,7 +10,7 @@ pooled index keys), recurrent states with their rollback copy, workspaces and a 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from engine.core.config import KvType, RunConfig
@@ -276,13 +276,23 @@ def _weight_parts(
         "Stream projections as Q8_0": (Tier.RAM, "made at the start (setting: requant)"),
         "Other": (Tier.RAM_MAPPED, "mixers, routers, shared experts and head: read every token"),
     }
-    if "output.weight" not in tensors:  # the head is the embedding, read whole for every token
+    if not is_read_by_rows("token_embd.weight", tensors):
         reasons["Token embedding"] = (Tier.RAM_MAPPED, "it is the head too: read every token")
     return [
         PlacedPart(group, reasons[group][0], num_bytes, reasons[group][1])
         for group, num_bytes in sizes.items()
         if num_bytes
     ]
+
+
+def is_read_by_rows(name: str, tensors: Container[str]) -> bool:
+    """Whether a token reads only some rows of a tensor, so that the rest may stay on the disk.
+
+    Without a head of its own the model multiplies by its embedding: that is then read whole.
+    """
+    if name == "token_embd.weight":
+        return "output.weight" in tensors
+    return name == "per_layer_token_embd.weight"
 
 
 def _weight_group(name: str, num_layers: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,9 +19,11 @@ from engine.core.placement import (
     MAX_WINDOW,
     Placement,
     Verdict,
+    is_read_by_rows,
     place_on_cpu,
     require_private_memory,
 )
+from engine.gguf.read_ahead import read_ahead
 from engine.gguf.reader import GgufFile
 from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
@@ -122,6 +125,8 @@ def load_model(
         ops = make_ops(config.ops.value, limits.for_ops())
         try:
             model = Model.load(file, ops, limits, on_step, requant=config.requant)
+            if placement.verdict is Verdict.FITS:  # else it would push out what it has just read
+                _read_ahead(header, progress)
         except BaseException:
             ops.close()
             raise
@@ -141,6 +146,19 @@ def load_model(
         fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
         _file=file,
     )
+
+
+def _read_ahead(header: ModelHeader, progress: ByteProgress | None) -> None:
+    """Have the disk deliver what every token reads."""
+
+    def on_piece(done: int, total: int) -> None:
+        if progress is not None:
+            progress("file", done, total)
+
+    names = {name for name in header.tensors if not is_read_by_rows(name, header.tensors)}
+    began_at = time.perf_counter()
+    num_read = read_ahead(header, names, on_piece)
+    logger.info("read ahead: %d bytes in %.2f s", num_read, time.perf_counter() - began_at)
 
 
 def fingerprint(header: ModelHeader, config: RunConfig, ops_name: str) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.core.config import KvType, RunConfig
+from engine.core.config import KvType, OpsName, RunConfig
 from engine.core.errors import ModelFileError
 from engine.core.gguf_header import read_model_header
+from engine.core.machine import probe_machine
 from engine.worker.loading import fingerprint, load_model
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -44,3 +46,21 @@ def test_a_file_that_vanishes_after_its_header_was_read_is_one_sentence(tmp_path
     config = RunConfig(model=path, context=64)
     with pytest.raises(ModelFileError, match=r"mödel\.gguf cannot be mapped"):
         load_model(config, header=header)
+
+
+def test_a_cold_file_is_read_ahead_with_progress_and_a_tight_machine_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("engine.gguf.read_ahead._is_cached", lambda *_: False)
+    steps: list[tuple[str, int, int]] = []
+    config = RunConfig(model=GOLDEN / "full.gguf", context=64, ops=OpsName.REFERENCE)
+    load_model(config, lambda *step: steps.append(step)).close()
+    file_steps = [step for step in steps if step[0] == "file"]
+    total = file_steps[-1][2]
+    assert file_steps[-1] == ("file", total, total)
+    assert total < max(step[2] for step in steps)  # the tables stay on the disk
+    steps.clear()
+    machine = replace(probe_machine(), ram_available_bytes=0)
+    monkeypatch.setattr("engine.worker.loading.probe_machine", lambda: machine)
+    load_model(config, lambda *step: steps.append(step)).close()
+    assert {step[0] for step in steps} == {"weights"}
