@@ -55,6 +55,10 @@ class Measured:
         figures = [figure for answer in self.answers if (figure := of(answer)) is not None]
         return statistics.median(figures) if figures else float("nan")
 
+    def best(self, of: Callable[[Answer], float]) -> float:
+        """The largest of the rounds: what a busy machine disturbs least."""
+        return max(of(answer) for answer in self.answers)
+
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure and print; 0, or 1 when a server fails."""
@@ -162,6 +166,16 @@ def _print(results: tuple[Measured, Measured]) -> None:
         a, b = ours.median(figure), peer.median(figure)
         print(f"{title:24}{a:12.2f}{b:12.2f}{a / b:8.2f}")
     for title, a, b in (
+        (
+            "best prompt",
+            ours.best(lambda answer: answer.prompt_per_s),
+            peer.best(lambda answer: answer.prompt_per_s),
+        ),
+        (
+            "best decode",
+            ours.best(lambda answer: answer.decode_per_s),
+            peer.best(lambda answer: answer.decode_per_s),
+        ),
         ("start until ready, s", ours.start_s, peer.start_s),
         ("peak resident, MB", ours.memory.peak_resident / 1e6, peer.memory.peak_resident / 1e6),
         ("of it not files, MB", ours.memory.private / 1e6, peer.memory.private / 1e6),

@@ -20,7 +20,7 @@ def test_both_servers_answer_the_same_prompts_and_every_figure_is_there(tmp_path
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == "medians of 2 alternating runs"
     assert lines[2].split() == ["stratum", "again", "ratio"]
-    assert len(lines) == 12
+    assert len(lines) == 14
     for line in lines[3:]:
         ours, peer, ratio = map(float, line.split()[-3:])
         assert ratio == pytest.approx(ours / peer, rel=0.1, abs=0.05), line
