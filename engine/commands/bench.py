@@ -123,13 +123,12 @@ def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
 
     machine = probe_machine()
     num_threads = getattr(loaded.ops, "num_threads", config.threads or machine.physical_cores)
-    bandwidth = bench.measure_bandwidth(num_threads)
     bench.measure_speed(loaded, min(plan.num_prompt, WARM_UP_TOKENS), 2)
     runs = [bench.measure_speed(loaded, plan.num_prompt, plan.num_gen) for _ in range(plan.repeat)]
     fills = [bench.measure_speed(loaded, length, plan.num_gen) for length in plan.fills]
     peak, private = peak_resident_bytes(), private_bytes()
-    # Again, because another program may have slowed the first measurement down.
-    bandwidth = max(bandwidth, bench.measure_bandwidth(num_threads))
+    # Last, because it takes memory. Twice, because another program may have slowed one down.
+    bandwidth = max(bench.measure_bandwidth(num_threads) for _ in range(2))
     model = loaded.model.config
     num_bytes = bench.bytes_per_token(loaded.header, model)
 
