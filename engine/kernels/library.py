@@ -92,6 +92,8 @@ class HostLibrary:
         self._dll.stratum_destroy.argtypes = [_POINTER]
         self._dll.stratum_set_codebooks.restype = None
         self._dll.stratum_set_codebooks.argtypes = [_POINTER]
+        self._dll.stratum_replay.restype = ctypes.c_int32
+        self._dll.stratum_replay.argtypes = [_POINTER, _POINTER, _INTEGER, _POINTER]
         self._dll.stratum_check_array.argtypes = [*[_POINTER] * 3, _INTEGER, _POINTER, _POINTER]
         features = int(self._dll.stratum_cpu_features())
         self.variants = tuple(name for name, bit in VARIANTS.items() if features & bit)
@@ -104,6 +106,17 @@ class HostLibrary:
             kind = ctypes.CFUNCTYPE(ctypes.c_int32, _POINTER, *(_KINDS[k] for k in kinds))
             functions[name] = kind(address)
         return functions
+
+    def addresses(self, variant: str) -> dict[str, int]:
+        """Where the functions of a variant lie, for lists that the library runs by itself."""
+        return {
+            name: int(self._dll.stratum_operation(variant.encode(), name.encode()))
+            for name in OPERATIONS
+        }
+
+    def replay(self, context: int, calls: int, count: int, failed: int) -> int:
+        """Run a list of recorded calls; the status, with the index of a failed one at `failed`."""
+        return int(self._dll.stratum_replay(context, calls, count, failed))
 
     def create(self, threads: int, object_head: int) -> int:
         """A context: a pool of threads and scratch memory.

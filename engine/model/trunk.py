@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from engine.core.errors import InputError, ResourceError
 from engine.core.model_config import ModelConfig
 from engine.memory.kv_pages import PagePool
 from engine.model.layers import Layer
 from engine.model.limits import ModelLimits
 from engine.model.mtp import MtpHead, load_mtp
+from engine.model.passes import PassMaker
 from engine.model.ple_hash import PleHash
 from engine.model.pools import delta_pool, kv_pool, ple_pool
 from engine.model.weights import Progress, TrunkWeights, WeightLoader
@@ -41,11 +40,13 @@ if TYPE_CHECKING:
 
 
 class PassBuffers:
-    """What one pass in flight needs for itself: activations and plan."""
+    """What one pass in flight needs for itself: activations, plan and lists of operations."""
 
-    def __init__(self, config: ModelConfig, limits: ModelLimits, ops: Ops) -> None:
+    def __init__(self, model: Model) -> None:
+        config, limits = model.config, model.limits
         page_size = limits.page_size(config.block_ratio)
-        self.workspace = Workspace(config, ops, limits.max_rows)
+        self.workspace = Workspace(config, model.ops, limits.max_rows)
+        self.passes = PassMaker(model.ops, model.trunk_layers, model.weights, self.workspace)
         self.plans = PlanBuilder(
             max_rows=limits.max_rows,
             max_sequences=limits.max_sequences,
@@ -65,6 +66,7 @@ class Model:
         ops: the operations that compute.
         mtp: the draft head, None when there is none.
         store: the state of all sequences.
+        trunk_layers: weights and states, layer by layer; lists of operations point to them.
     """
 
     def __init__(
@@ -88,9 +90,9 @@ class Model:
             max_window=limits.max_window,
             num_tail_tokens=0 if config.ple is None else config.ple.ngram_size - 1,
         )
-        self._layers = [self._make_layer(i) for i in range(config.num_layers)]
+        self.trunk_layers = tuple(self._make_layer(i) for i in range(config.num_layers))
         self._hash = None if config.ple is None else PleHash(config.ple)
-        self._buffers = PassBuffers(config, limits, ops)
+        self._buffers = PassBuffers(self)
 
     @classmethod
     def load(
@@ -186,7 +188,7 @@ class Model:
 
     def new_buffers(self) -> PassBuffers:
         """Buffers for one more pass in flight, while another is left between two layers."""
-        return PassBuffers(self.config, self.limits, self.ops)
+        return PassBuffers(self)
 
     # -- passes ----------------------------------------------------------------------------------
 
@@ -197,13 +199,7 @@ class Model:
             InputError: a token id is not in the vocabulary, or a context would be exceeded.
             ResourceError: the key/value cache is full.
         """
-        layers = self.layers(batch)
-        while True:
-            try:
-                next(layers)
-            except StopIteration as end:
-                result: PassResult = end.value
-                return result
+        return _result_of(self._pass(batch, self._buffers, at_once=True))
 
     def layers(
         self, batch: Batch, buffers: PassBuffers | None = None
@@ -217,7 +213,12 @@ class Model:
             batch: what to compute.
             buffers: of `new_buffers`, for a pass that runs while another one is left open.
         """
-        buffers = self._buffers if buffers is None else buffers
+        return self._pass(batch, self._buffers if buffers is None else buffers, at_once=False)
+
+    def _pass(
+        self, batch: Batch, buffers: PassBuffers, *, at_once: bool
+    ) -> Generator[int, None, PassResult]:
+        """A pass; yields after each layer unless all is computed at once."""
         self._check(batch)
         opened: list[tuple[SequenceState, OpenPass]] = []
         finished = False
@@ -230,12 +231,19 @@ class Model:
                 [PlannedRows(e.state, e.state.length, e.token_ids) for e in batch.entries]
             )
             rows = buffers.workspace.rows(batch.num_rows)
-            self._embed(batch, plan, rows)
-            for layer_idx, layer in enumerate(self._layers):
-                layer.run(self.ops, plan, rows)
-                yield layer_idx
-                _check_undisturbed(opened, buffers)
-            result = self._head(batch, plan, rows, buffers.workspace)
+            self._write_rows(batch, plan, rows)
+            wanted = logit_rows([e.logits for e in batch.entries], plan.seq_start)
+            parts = buffers.passes.parts(plan, rows, wanted)
+            if at_once:
+                parts.all()
+            else:
+                parts.embed()
+                for layer_idx in range(parts.num_layers):
+                    parts.layer(layer_idx)
+                    yield layer_idx
+                    _check_undisturbed(opened, buffers)
+                parts.head()
+            result = PassResult(parts.logits, wanted, rows.streams, plan.seq_start.copy())
             for index, entry in enumerate(batch.entries):
                 entry.state.finish_pass(result.streams_of(index))
             finished = True
@@ -258,25 +266,23 @@ class Model:
         for entry in batch.entries:
             check_token_ids(entry, self.config.vocab_size)
 
-    def _embed(self, batch: Batch, plan: PassPlan, rows: RowBuffers) -> None:
+    def _write_rows(self, batch: Batch, plan: PassPlan, rows: RowBuffers) -> None:
+        """Which rows of the embedding and of the n-gram table the tokens read."""
         rows.ids[...] = plan.token_ids
-        self.ops.gather_rows(self.weights.embedding, rows.ids, rows.x)
-        self.ops.fill_streams(rows.x, rows.streams)
         if self._hash is not None:
             for index, entry in enumerate(batch.entries):
                 part = slice(int(plan.seq_start[index]), int(plan.seq_start[index + 1]))
                 rows.ple_rows[part] = self._hash.rows(rows.ids[part], entry.state.token_tail)
 
-    def _head(
-        self, batch: Batch, plan: PassPlan, rows: RowBuffers, workspace: Workspace
-    ) -> PassResult:
-        wanted = logit_rows([e.logits for e in batch.entries], plan.seq_start)
-        streams, mixed, logits = workspace.head(len(wanted))
-        if len(wanted):
-            np.take(rows.streams, wanted, axis=0, out=streams)
-            self.ops.hc_mix(self.weights.final_mix, streams, mixed, None)
-            self.ops.matmul([self.weights.output], mixed, [logits])
-        return PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
+
+def _result_of(steps: Generator[int, None, PassResult]) -> PassResult:
+    """Run a pass to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: PassResult = end.value
+            return result
 
 
 def _check_undisturbed(opened: list[tuple[SequenceState, OpenPass]], buffers: PassBuffers) -> None:

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from engine.gguf.reader import Tensor
 from engine.ops.plan import PassPlan
 from engine.ops.pools import DeltaPool, KvPool, PlePool
+from engine.ops.recording import CalledParts, Part, Recording
 from engine.ops.weights import (
     AttentionWeights,
     DeltaWeights,
@@ -295,6 +296,21 @@ class Ops(ABC):
         self, weights: PleWeights, pool: PlePool, slot: int, half: int, num_tokens: int
     ) -> None:
         """As `delta_commit`, for the convolution history."""
+
+    # -- recorded passes -------------------------------------------------------------------------
+
+    def record(self, parts: Sequence[Part], keep: Sequence[object]) -> Recording:
+        """The operations that `parts` call, to be run any number of times on the same arrays.
+
+        A recording computes what calling the parts would, bit for bit. Making it may call them
+        without effect.
+
+        Args:
+            parts: each calls operations and does nothing else.
+            keep: what owns the arrays and weights that the parts use.
+        """
+        del keep  # the parts themselves hold it
+        return CalledParts(tuple(parts))
 
     def close(self) -> None:  # noqa: B027  # optional: the reference has nothing to release
         """Release threads and memory of this implementation; idempotent."""

@@ -7,6 +7,7 @@ checked in the library; what the operations compute is said in `engine/ops/base.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -18,9 +19,10 @@ import psutil
 from engine.core.errors import ModelFileError, ResourceError
 from engine.core.ggml_types import GgmlType
 from engine.gguf.reader import Tensor
-from engine.kernels.library import MOST_MATRICES, choose_variant, load_library
+from engine.kernels.library import MOST_MATRICES, HostFunction, choose_variant, load_library
 from engine.ops.base import FloatArray, IntArray, Limits, Ops, no_kernel_message
 from engine.ops.host_codebooks import set_codebooks
+from engine.ops.host_recording import RecordedCalls, Recorder
 from engine.ops.host_structs import (
     HostMatrix,
     Prepared,
@@ -32,6 +34,7 @@ from engine.ops.host_structs import (
 )
 from engine.ops.plan import PassPlan
 from engine.ops.pools import DeltaPool, KvPool, PlePool
+from engine.ops.recording import Part, Recording
 from engine.ops.weights import (
     AttentionWeights,
     DeltaWeights,
@@ -82,6 +85,18 @@ def default_threads() -> int:
     return max(1, physical)
 
 
+class HostRecording(Recording):
+    """A recording that the library runs; it keeps its operations alive."""
+
+    def __init__(self, ops: HostOps, calls: RecordedCalls) -> None:
+        self._ops = ops
+        self._calls = calls
+
+    def run(self, first: int, stop: int) -> None:
+        """Run parts in one call."""
+        self._ops.run_recorded(self._calls, first, stop)
+
+
 class HostOps(Ops):
     """The operations of one engine, with its own worker threads; for one calling thread at a time.
 
@@ -112,7 +127,12 @@ class HostOps(Ops):
         self.num_threads = self._library.threads(self._context)
         self._check_arrays()
         set_codebooks(self._library)
-        call = self._library.operations(self.isa)
+        self._functions = self._library.operations(self.isa)
+        self._failed = ctypes.c_int64(0)
+        self._bind(self._functions)
+
+    def _bind(self, call: dict[str, HostFunction]) -> None:
+        """Which functions the operations call: the library's, or a recorder's."""
         self._read_memory = call["read_memory"]
         self._gather_rows = call["gather_rows"]
         self._fill_streams = call["fill_streams"]
@@ -146,6 +166,31 @@ class HostOps(Ops):
                 "This build of Python or numpy keeps arrays in a way that the host kernels do not "
                 "know; the slow reference operations work with it."
             )
+
+    def record(self, parts: Sequence[Part], keep: Sequence[object]) -> Recording:
+        """The calls of the parts as a list that the library runs by itself."""
+        recorder = Recorder(self._library, self.isa)
+        self._bind(recorder.functions)
+        try:
+            for part in parts:
+                part()
+                recorder.end_part()
+        finally:
+            self._bind(self._functions)
+        return HostRecording(self, recorder.finish(keep))
+
+    def run_recorded(self, calls: RecordedCalls, first: int, stop: int) -> None:
+        """Run parts of a recording; for `HostRecording`."""
+        if not self._context:
+            raise RuntimeError("the operations of this recording are closed")
+        status, operation = calls.run(first, stop, self._run_calls)
+        if status:
+            self._fail(status, operation)
+
+    def _run_calls(self, address: int, count: int) -> tuple[int, int]:
+        failed = self._failed
+        status = self._library.replay(self._context, address, count, ctypes.addressof(failed))
+        return status, failed.value
 
     def close(self) -> None:
         """End the threads and free their memory; idempotent."""

@@ -11,6 +11,8 @@ from engine.ops.plan import PassPlan
 from engine.sequence.rope import RopeAngles, RopePositions
 from engine.sequence.state import SequenceState
 
+_KEPT_ROWS = 16  # plans of passes with at most so many rows are kept: they come again and again
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedRows:
@@ -33,6 +35,7 @@ class PlanBuilder:
         angles: RopeAngles,
     ) -> None:
         self._ratio = block_ratio
+        self._kept: dict[tuple[int, int], PassPlan] = {}  # by rows and sequences
         self._angles = angles
         shape = (max_rows, angles.num_angles)
         self._arrays = PassPlan(
@@ -71,7 +74,15 @@ class PlanBuilder:
             row += count
         num_sequences = len(entries)
         a.seq_start[num_sequences] = row
-        return PassPlan(
+        return self._views(row, num_sequences)
+
+    def _views(self, row: int, num_sequences: int) -> PassPlan:
+        """The used part of the arrays; the same object for each small shape."""
+        kept = self._kept.get((row, num_sequences))
+        if kept is not None:
+            return kept
+        a = self._arrays
+        plan = PassPlan(
             token_ids=a.token_ids[:row],
             positions=a.positions[:row],
             row_seq=a.row_seq[:row],
@@ -85,6 +96,9 @@ class PlanBuilder:
             block_rope_cos=a.block_rope_cos[:row],
             block_rope_sin=a.block_rope_sin[:row],
         )
+        if row <= _KEPT_ROWS:
+            self._kept[row, num_sequences] = plan
+        return plan
 
     def _write_angles(self, rope: RopePositions, first: int, part: slice) -> None:
         """Angles of the rows, and of the first token of the block that a row may complete."""

@@ -1,0 +1,125 @@
+"""The operations of a pass as parts: embedding, each layer, head; small passes are recorded.
+
+A decode step or a window of drafts is the same list of operations each time: only what the plan's
+arrays hold differs. So it is recorded once per shape and run as one list from then on
+(docs/how-it-works/operations.md). Passes of many rows are rare beside their cost, and are called.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.layers import Layer
+from engine.model.weights import TrunkWeights
+from engine.model.workspace import RowBuffers, Workspace
+from engine.ops.base import Ops
+from engine.ops.plan import PassPlan
+from engine.ops.recording import CalledParts, Part, Recording
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int32]
+
+RECORDED_ROWS = 16  # passes with at most so many rows are recorded
+RECORDING_VARIABLE = "STRATUM_RECORDING"  # `off`: every operation is called from Python
+_MOST_RECORDINGS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PassParts:
+    """A pass that can be run.
+
+    Attributes:
+        recording: its parts: the embedding, the layers, the head.
+        num_layers: how many of them are layers.
+        logits: what the head writes, `[n, V]`.
+    """
+
+    recording: Recording
+    num_layers: int
+    logits: FloatArray
+
+    def embed(self) -> None:
+        """Tokens to streams."""
+        self.recording.run(0, 1)
+
+    def layer(self, layer_idx: int) -> None:
+        """One layer."""
+        self.recording.run(layer_idx + 1, layer_idx + 2)
+
+    def head(self) -> None:
+        """Streams to logits."""
+        self.recording.run(self.num_layers + 1, self.num_layers + 2)
+
+    def all(self) -> None:
+        """Everything at once."""
+        self.recording.run(0, self.num_layers + 2)
+
+
+class PassMaker:
+    """Makes the parts of passes that compute in one set of buffers, and keeps those of small ones."""
+
+    def __init__(
+        self, ops: Ops, layers: Sequence[Layer], weights: TrunkWeights, workspace: Workspace
+    ) -> None:
+        self._ops = ops
+        self._layers = layers
+        self._weights = weights
+        self._workspace = workspace
+        self._records = os.environ.get(RECORDING_VARIABLE, "").lower() != "off"
+        self._kept: dict[tuple[int, int, int, int], PassParts] = {}
+
+    def parts(self, plan: PassPlan, rows: RowBuffers, wanted: IntArray) -> PassParts:
+        """The parts of a pass over this plan, with logits of the rows `wanted` (ascending).
+
+        The plan must be in the arrays of the builder that belongs to these buffers.
+        """
+        count = len(wanted)
+        first = int(wanted[0]) if count else 0
+        is_range = count == 0 or int(wanted[-1]) - first + 1 == count
+        if not (self._records and is_range and plan.num_rows <= RECORDED_ROWS):
+            return self._make(plan, rows, wanted, is_recorded=False)
+        key = (plan.num_rows, plan.num_sequences, first, count)
+        parts = self._kept.get(key)
+        if parts is None:
+            if len(self._kept) >= _MOST_RECORDINGS:
+                self._kept.clear()
+            parts = self._kept[key] = self._make(plan, rows, wanted, is_recorded=True)
+        return parts
+
+    def _make(
+        self, plan: PassPlan, rows: RowBuffers, wanted: IntArray, *, is_recorded: bool
+    ) -> PassParts:
+        ops, weights, layers = self._ops, self._weights, self._layers
+        count = len(wanted)
+        chosen, mixed, logits = self._workspace.head(count)
+        if is_recorded and count:
+            chosen = rows.streams[wanted[0] : wanted[-1] + 1]
+
+        def embed() -> None:
+            ops.gather_rows(weights.embedding, rows.ids, rows.x)
+            ops.fill_streams(rows.x, rows.streams)
+
+        def head() -> None:
+            if not count:
+                return
+            if not is_recorded:
+                np.take(rows.streams, wanted, axis=0, out=chosen)
+            ops.hc_mix(weights.final_mix, chosen, mixed, None)
+            ops.matmul([weights.output], mixed, [logits])
+
+        parts = [embed, *(_layer_part(ops, layer, plan, rows) for layer in layers), head]
+        if is_recorded:
+            keep = (weights, layers, plan, rows, chosen, mixed, logits)
+            recording = ops.record(parts, keep)
+        else:
+            recording = CalledParts(parts)
+        return PassParts(recording, len(layers), logits)
+
+
+def _layer_part(ops: Ops, layer: Layer, plan: PassPlan, rows: RowBuffers) -> Part:
+    return lambda: layer.run(ops, plan, rows)
