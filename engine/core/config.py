@@ -96,7 +96,13 @@ class RunConfig(BaseModel):
         description="Implementation of the operations: `auto` takes the fastest that works here.",
     )
     threads: Annotated[int, Field(ge=0, le=1024)] = Field(
-        default=0, description="Worker threads of the CPU kernels; 0 = one per physical core."
+        default=0,
+        description="Threads of the CPU kernels; 0 = one for each physical core, less on processors "
+        "with many slow cores and in containers with a limit.",
+    )
+    pin_threads: bool = Field(
+        default=False,
+        description="Hold each of these threads to one core. For a machine that does nothing else.",
     )
     kv_type: KvType = Field(default=KvType.F16, description="Number format of the KV cache.")
     requant: bool = Field(

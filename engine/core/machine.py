@@ -13,8 +13,7 @@ from pathlib import Path
 
 import psutil
 
-# Values above this in a cgroup file mean "no limit".
-_NO_LIMIT_BYTES = 1 << 60
+from engine.core.cgroup import memory_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,10 @@ class Machine:
 def probe_machine() -> Machine:
     """Look at this machine; a few milliseconds."""
     memory = psutil.virtual_memory()
-    limit, used = _container_memory(Path("/sys/fs/cgroup"))
-    total = min(memory.total, limit) if limit is not None else memory.total
-    available = memory.available
+    total, available = memory.total, memory.available
+    limit = memory_limit()
     if limit is not None:
-        available = max(0, min(available, limit - used))
+        total, available = min(total, limit.total_bytes), min(available, limit.available_bytes)
     logical = _usable_cores()
     physical = psutil.cpu_count(logical=False) or logical
     return Machine(
@@ -98,39 +96,3 @@ def _cpu_name_windows() -> str:
         except OSError:
             pass
     return platform.processor() or "unknown processor"
-
-
-def _container_memory(root: Path) -> tuple[int | None, int]:
-    """Limit and use in bytes of the control group that this process lives in (v2, then v1).
-
-    File cache that can be dropped is not counted as used: a mapped model would else look like
-    memory that is gone.
-    """
-    for limit_name, used_name, stat_name in (
-        ("memory.max", "memory.current", "memory.stat"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
-    ):
-        limit = _read_number(root / limit_name)
-        if limit is not None and limit < _NO_LIMIT_BYTES:
-            used = _read_number(root / used_name) or 0
-            return limit, max(0, used - _inactive_file_bytes(root / stat_name))
-    return None, 0
-
-
-def _inactive_file_bytes(path: Path) -> int:
-    try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
-        return 0
-    for line in lines:
-        name, _, value = line.partition(" ")
-        if name in {"inactive_file", "total_inactive_file"} and value.isdigit():
-            return int(value)
-    return 0
-
-
-def _read_number(path: Path) -> int | None:
-    try:
-        return int(path.read_text(encoding="ascii").strip())
-    except (OSError, ValueError):
-        return None

@@ -88,6 +88,8 @@ class HostLibrary:
         self._dll.stratum_create.argtypes = [_INTEGER, _INTEGER]
         self._dll.stratum_threads.restype = _INTEGER
         self._dll.stratum_threads.argtypes = [_POINTER]
+        self._dll.stratum_pin.restype = _INTEGER
+        self._dll.stratum_pin.argtypes = [_POINTER, _POINTER, _INTEGER]
         self._dll.stratum_destroy.restype = None
         self._dll.stratum_destroy.argtypes = [_POINTER]
         self._dll.stratum_set_codebooks.restype = None
@@ -132,6 +134,10 @@ class HostLibrary:
     def threads(self, context: int) -> int:
         """How many threads work for a context."""
         return int(self._dll.stratum_threads(context))
+
+    def pin(self, context: int, cpus: Sequence[int]) -> int:
+        """Hold the workers of a context to `cpus[1:]`, one each; how many are held."""
+        return int(self._dll.stratum_pin(context, (_INTEGER * len(cpus))(*cpus), len(cpus)))
 
     def destroy(self, context: int) -> None:
         """End the threads of a context and free its memory."""

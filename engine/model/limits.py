@@ -21,6 +21,7 @@ class ModelLimits:
         kv_pages: pages of the key/value cache, None for full contexts of all sequences.
         page_tokens: tokens of a page, rounded up to a multiple of the model's block ratio.
         threads: worker threads of the operations, 0 for their own choice.
+        pin_threads: hold each of them to a core of its own.
     """
 
     max_rows: int = 512
@@ -31,6 +32,7 @@ class ModelLimits:
     kv_pages: int | None = None
     page_tokens: int = 256
     threads: int = 0
+    pin_threads: bool = False
 
     def __post_init__(self) -> None:
         sizes = (self.max_rows, self.max_window, self.max_sequences, self.context, self.page_tokens)
@@ -53,6 +55,7 @@ class ModelLimits:
             num_slots=self.max_sequences,
             num_pages=pages,
             threads=self.threads,
+            pin_threads=self.pin_threads,
         )
 
     def num_pages(self, block_ratio: int) -> int:

@@ -58,6 +58,7 @@ class Limits:
         num_slots: sequences alive at once.
         num_pages: pages in each KV pool.
         threads: worker threads of the host implementation, 0 for its own choice.
+        pin_threads: hold each of them to a core of its own.
     """
 
     max_rows: int
@@ -65,6 +66,7 @@ class Limits:
     num_slots: int
     num_pages: int
     threads: int = 0
+    pin_threads: bool = False
 
     def __post_init__(self) -> None:
         if min(self.max_rows, self.max_window, self.num_slots, self.num_pages) < 1:

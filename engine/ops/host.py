@@ -8,16 +8,16 @@ checked in the library; what the operations compute is said in `engine/ops/base.
 from __future__ import annotations
 
 import ctypes
-import os
+import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import psutil
 
 from engine.core.errors import ModelFileError, ResourceError
 from engine.core.ggml_types import GgmlType
+from engine.core.topology import default_threads_here, pinned_cpus, read_cores
 from engine.gguf.reader import Tensor
 from engine.kernels.library import MOST_MATRICES, HostFunction, choose_variant, load_library
 from engine.ops.base import FloatArray, IntArray, Limits, Ops, no_kernel_message
@@ -54,6 +54,8 @@ HOST_FORMATS = frozenset(
     }
 )
 
+_log = logging.getLogger(__name__)
+
 _WRONG_SHAPE = 1
 _NO_PAIRS = tuple((None,) * (2 * (MOST_MATRICES - n)) for n in range(MOST_MATRICES + 1))
 
@@ -75,14 +77,6 @@ def _address(matrix: Matrix) -> int:
     if not isinstance(matrix, HostMatrix):
         raise TypeError("the matrix was made by another implementation of the operations")
     return matrix.address
-
-
-def default_threads() -> int:
-    """Physical cores that this process may use: a second thread on a core gains nothing here."""
-    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, min(physical, len(os.sched_getaffinity(0))))
-    return max(1, physical)
 
 
 class HostRecording(Recording):
@@ -122,9 +116,11 @@ class HostOps(Ops):
         self._library = load_library()
         self.isa = choose_variant(self._library, isa)
         self._context = self._library.create(
-            limits.threads or default_threads(), object.__basicsize__
+            limits.threads or default_threads_here(), object.__basicsize__
         )
         self.num_threads = self._library.threads(self._context)
+        if limits.pin_threads:
+            self._pin_threads()
         self._check_arrays()
         set_codebooks(self._library)
         self._functions = self._library.operations(self.isa)
@@ -150,6 +146,16 @@ class HostOps(Ops):
         self._shared_expert = call["shared_expert"]
         self._ple_mix = call["ple_mix"]
         self._ple_commit = call["ple_commit"]
+
+    def _pin_threads(self) -> None:
+        cpus = pinned_cpus(read_cores(), self.num_threads)
+        held = self._library.pin(self._context, cpus) if cpus else 0
+        if held < self.num_threads - 1:
+            _log.warning(
+                "only %d of %d threads can be held to cores of their own",
+                held,
+                self.num_threads - 1,
+            )
 
     def _check_arrays(self) -> None:
         """Prove once that array objects look as the library expects.

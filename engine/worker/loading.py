@@ -105,6 +105,13 @@ def load_model(
     require_private_memory(placement, machine)
     if placement.verdict is not Verdict.FITS:
         logger.warning("%s", placement.reasons[0])
+    if config.threads > machine.logical_cores:
+        logger.warning(
+            "threads is %d, but this process may use only %d processors: they will take turns. "
+            "Leave it out, and the number that fits is taken.",
+            config.threads,
+            machine.logical_cores,
+        )
     limits = ModelLimits(
         max_rows=config.prompt_chunk + placement.max_sequences,
         max_window=MAX_WINDOW,
@@ -114,6 +121,7 @@ def load_model(
         kv_pages=placement.kv_pages,
         page_tokens=placement.page_tokens,
         threads=config.threads,
+        pin_threads=config.pin_threads,
     )
 
     def on_step(done: int, total: int) -> None:

@@ -113,6 +113,11 @@ STRATUM_API Context* stratum_create(i64 threads, i64 object_head) {
 
 STRATUM_API i64 stratum_threads(const Context* c) { return pool_threads(c->pool); }
 
+// Holds workers to processors, see pool_pin.
+STRATUM_API i64 stratum_pin(Context* c, const i64* cpus, i64 count) {
+  return pool_pin(c->pool, cpus, count);
+}
+
 STRATUM_API void stratum_destroy(Context* c) {
   pool_destroy(c->pool);
   release(c->memory);

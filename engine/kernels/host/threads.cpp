@@ -19,6 +19,9 @@ static void signal_wait(Signal* signal, Lock* lock) {
 }
 static void signal_all(Signal* signal) { WakeAllConditionVariable(signal); }
 static void give_way() { SwitchToThread(); }
+static bool thread_pin(Thread thread, i64 cpu) {
+  return cpu < 64 && SetThreadAffinityMask(thread, (DWORD_PTR)1 << cpu) != 0;
+}
 #define THREAD_RESULT DWORD WINAPI
 static bool thread_start(Thread* thread, LPTHREAD_START_ROUTINE main, void* argument) {
   *thread = CreateThread(NULL, 0, main, argument, 0, NULL);
@@ -41,6 +44,13 @@ static void signal_init(Signal* signal) { pthread_cond_init(signal, NULL); }
 static void signal_wait(Signal* signal, Lock* lock) { pthread_cond_wait(signal, lock); }
 static void signal_all(Signal* signal) { pthread_cond_broadcast(signal); }
 static void give_way() { sched_yield(); }
+static bool thread_pin(pthread_t thread, i64 cpu) {
+  if (cpu >= CPU_SETSIZE) return false;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET((size_t)cpu, &set);
+  return pthread_setaffinity_np(thread, sizeof(set), &set) == 0;
+}
 #define THREAD_RESULT void*
 static bool thread_start(Thread* thread, void* (*main)(void*), void* argument) {
   return pthread_create(thread, NULL, main, argument) == 0;
@@ -171,6 +181,14 @@ void pool_destroy(Pool* pool) {
 }
 
 i64 pool_threads(const Pool* pool) { return pool->num_threads; }
+
+i64 pool_pin(Pool* pool, const i64* cpus, i64 count) {
+  i64 held = 0;
+  for (i64 i = 1; i < pool->num_threads && i < count; ++i) {
+    if (cpus[i] >= 0 && thread_pin(pool->seats[i].thread, cpus[i])) held += 1;
+  }
+  return held;
+}
 
 static void learn(Pool* pool, bool was_late) {
   if (was_late) {

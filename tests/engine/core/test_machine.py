@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.core import machine
+from engine.core.cgroup import MemoryLimit
 from engine.core.machine import probe_machine
 
 
@@ -15,32 +16,10 @@ def test_this_machine_has_a_processor_and_memory() -> None:
     assert 0 < found.ram_available_bytes <= found.ram_total_bytes
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-        (
-            "memory/memory.limit_in_bytes",
-            "memory/memory.usage_in_bytes",
-            "memory/memory.stat",
-            "total_inactive_file",
-        ),
-    ],
-)
-def test_a_container_limit_counts_without_droppable_file_cache(
-    tmp_path: Path, names: tuple[str, str, str, str]
-) -> None:
-    limit, used, stat, key = names
-    (tmp_path / limit).parent.mkdir(exist_ok=True)
-    (tmp_path / limit).write_text("4000\n")
-    (tmp_path / used).write_text("1500\n")
-    (tmp_path / stat).write_text(f"anon 7\n{key} 500\n")
-    assert machine._container_memory(tmp_path) == (4000, 1000)
-
-
-def test_no_limit_is_no_limit(tmp_path: Path) -> None:
-    (tmp_path / "memory.max").write_text("max\n")
-    assert machine._container_memory(tmp_path) == (None, 0)
+def test_a_containers_limit_bounds_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "memory_limit", lambda: MemoryLimit(4000, 1000))
+    found = probe_machine()
+    assert (found.ram_total_bytes, found.ram_available_bytes) == (4000, 1000)
 
 
 def test_missing_sources_are_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
+import pytest
 
 from engine.core.ggml_types import GgmlType
+from engine.core.topology import read_cores
 from engine.ops.base import Limits
 from engine.ops.check_inputs import Inputs
 from engine.ops.host import HostOps
@@ -81,3 +86,26 @@ def test_closing_ends_the_threads():
     during = process.num_threads()
     ops.close()
     assert process.num_threads() <= during - 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not tell a thread's processors")
+def test_pinned_workers_have_one_processor_each_and_the_caller_is_free():
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2 or len(read_cores()) < 2:
+        pytest.skip("pinning needs two cores")
+    before = {int(path.name) for path in Path("/proc/self/task").iterdir()}
+    ops = HostOps(Limits(1, 1, 1, 1, threads=2, pin_threads=True))
+    new = {int(path.name) for path in Path("/proc/self/task").iterdir()} - before
+    assert [len(os.sched_getaffinity(thread)) for thread in new] == [1]
+    assert sorted(os.sched_getaffinity(0)) == usable
+    product = Product(6)
+    assert np.array_equal(product.compute(ops), product.wanted)
+    ops.close()
+
+
+def test_more_pinned_threads_than_cores_run_unpinned_with_a_notice(caplog):
+    ops = HostOps(Limits(1, 1, 1, 1, threads=len(read_cores()) + 2, pin_threads=True))
+    assert "can be held to cores of their own" in caplog.text
+    product = Product(7)
+    assert np.array_equal(product.compute(ops), product.wanted)
+    ops.close()

@@ -9,12 +9,13 @@ import pytest
 
 from engine.core.errors import ConfigError, ModelFileError
 from engine.core.ggml_types import GgmlType
+from engine.core.topology import default_threads_here
 from engine.gguf.reader import Tensor
 from engine.ops.base import Limits
 from engine.ops.check_cases import MixCase, MoeCase, MoeSizes
 from engine.ops.check_inputs import Inputs, SequenceRows, make_plan
 from engine.ops.check_sequences import AttentionCase, AttentionSizes, DeltaCase, DeltaSizes
-from engine.ops.host import HostOps, default_threads
+from engine.ops.host import HostOps
 from engine.ops.reference import ReferenceOps
 
 LIMITS = Limits(max_rows=8, max_window=8, num_slots=3, num_pages=20, threads=2)
@@ -130,9 +131,9 @@ def test_closing_twice_and_forgetting_to_close_are_harmless():
 
 
 def test_the_number_of_threads_is_that_of_the_machine_unless_asked_for():
-    assert default_threads() >= 1
+    assert default_threads_here() >= 1
     ops = HostOps(Limits(max_rows=1, max_window=1, num_slots=1, num_pages=1))
-    assert ops.num_threads == default_threads()
+    assert ops.num_threads == default_threads_here()
     ops.close()
 
 
