@@ -17,6 +17,7 @@ from engine.commands import Subparsers
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.errors import InputError
 from engine.core.process_memory import peak_resident_bytes, private_bytes
+from engine.core.processor import warn_of_processor
 from engine.worker.blas_threads import limit_blas_threads
 
 if TYPE_CHECKING:  # numpy is imported after its threads have been limited
@@ -70,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     limit_blas_threads()
     config = config_from_arguments(arguments)
+    warn_of_processor(config)
     if config.context is None:
         config = config.model_copy(update={"context": max(512, plan.longest)})
 

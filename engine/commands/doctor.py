@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.commands import Subparsers
+from engine.core.config import OpsName
 from engine.core.errors import EngineError
 from engine.core.machine import probe_machine
+from engine.core.processor import processor_notice
 from engine.core.settings import load_settings
 from engine.core.sizes import size_in_words
 
@@ -122,11 +124,13 @@ def check_machine() -> list[Finding]:
     """Processor and memory."""
     machine = probe_machine()
     gib = 1 << 30
+    notice = processor_notice(OpsName.AUTO)
+    words = f"{machine.cpu_name}, {machine.physical_cores} cores ({machine.logical_cores} threads)"
     return [
         Finding(
             "Processor",
-            Health.OK,
-            f"{machine.cpu_name}, {machine.physical_cores} cores ({machine.logical_cores} threads)",
+            Health.WARNING if notice else Health.OK,
+            f"{words}. {notice}" if notice else words,
         ),
         Finding(
             "Memory",

@@ -18,6 +18,7 @@ from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.gguf_values import printable
 from engine.core.machine import probe_machine
 from engine.core.placement import Placement, model_config_of, place_on_cpu
+from engine.core.processor import warn_of_processor
 from engine.core.sizes import size_in_words
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     header = read_model_header(arguments.file)
     model = model_config_of(header)
     config = config_from_arguments(arguments)
+    warn_of_processor(config)
     placement = place_on_cpu(probe_machine(), header, config)
     if arguments.json:
         print(json.dumps(_report(header, model, placement, config), ensure_ascii=False))

@@ -23,6 +23,7 @@ from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.errors import InputError
 from engine.core.files import read_json_value
+from engine.core.processor import warn_of_processor
 from engine.worker.blas_threads import limit_blas_threads
 
 if TYPE_CHECKING:  # imported when used: `--help` and wrong flags must answer at once
@@ -90,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     limit_blas_threads()
     config = config_from_arguments(arguments)
+    warn_of_processor(config)
     body = request_body(arguments)
 
     import numpy as np  # noqa: PLC0415

@@ -21,6 +21,7 @@ from engine.commands import Subparsers
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.errors import ConfigError, EngineError, InputError
+from engine.core.processor import warn_of_processor
 from engine.core.settings import (
     EngineRecord,
     live_engine_record,
@@ -68,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not getattr(arguments, "debug", False):
         logging.getLogger("engine").setLevel(logging.INFO)
     config = _with_environment_keys(config_from_arguments(arguments))
+    if arguments.script is None:
+        warn_of_processor(config)
     security = SecurityPolicy.from_config(config)
     settings = _settings_digest(config, arguments.script)
     ours = _running_server(config.port)
