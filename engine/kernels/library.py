@@ -21,7 +21,7 @@ from engine.kernels import build
 
 log = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 # variant -> bit of stratum_cpu_features(), the best one first
 VARIANTS = {"avx512": 4, "avxvnni": 2, "avx2": 1}
 CPU_VARIABLE = "STRATUM_CPU"

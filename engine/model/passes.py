@@ -8,7 +8,8 @@ arrays hold differs. So it is recorded once per shape and run as one list from t
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ IntArray = npt.NDArray[np.int32]
 
 RECORDED_ROWS = 16  # passes with at most so many rows are recorded
 RECORDING_VARIABLE = "STRATUM_RECORDING"  # `off`: every operation is called from Python
+STEP_S = 0.02  # layers of a recorded pass that are computed between two looks at what else there is
 _MOST_RECORDINGS = 64
 
 
@@ -37,19 +39,21 @@ class PassParts:
         recording: its parts: the embedding, the layers, the head.
         num_layers: how many of them are layers.
         logits: what the head writes, `[n, V]`.
+        is_recorded: it is a small pass, whose calls are run as a list.
     """
 
     recording: Recording
     num_layers: int
     logits: FloatArray
+    is_recorded: bool
 
     def embed(self) -> None:
         """Tokens to streams."""
         self.recording.run(0, 1)
 
-    def layer(self, layer_idx: int) -> None:
-        """One layer."""
-        self.recording.run(layer_idx + 1, layer_idx + 2)
+    def layers(self, first: int, stop: int) -> None:
+        """The layers `first` to `stop - 1`."""
+        self.recording.run(first + 1, stop + 1)
 
     def head(self) -> None:
         """Streams to logits."""
@@ -58,6 +62,24 @@ class PassParts:
     def all(self) -> None:
         """Everything at once."""
         self.recording.run(0, self.num_layers + 2)
+
+    def steps(self) -> Iterator[int]:
+        """Compute everything, with a stop after each layer; yields the layer's index.
+
+        A recorded pass stops after the first layer, then after as many as take about `STEP_S`.
+        """
+        self.embed()
+        done, count = 0, 1
+        while done < self.num_layers:
+            stop = min(done + count, self.num_layers)
+            began_at = time.perf_counter()
+            self.layers(done, stop)
+            if self.is_recorded:
+                per_layer_s = (time.perf_counter() - began_at) / (stop - done)
+                count = max(1, int(STEP_S / max(per_layer_s, 1e-6)))
+            done = stop
+            yield done - 1
+        self.head()
 
 
 class PassMaker:
@@ -118,7 +140,7 @@ class PassMaker:
             recording = ops.record(parts, keep)
         else:
             recording = CalledParts(parts)
-        return PassParts(recording, len(layers), logits)
+        return PassParts(recording, len(layers), logits, is_recorded)
 
 
 def _layer_part(ops: Ops, layer: Layer, plan: PassPlan, rows: RowBuffers) -> Part:

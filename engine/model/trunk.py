@@ -206,6 +206,8 @@ class Model:
     ) -> Generator[int, None, PassResult]:
         """Compute a batch layer by layer; yields each layer's index when it is done.
 
+        Layers of small passes that take milliseconds together may be one step.
+
         Leaving the generator (or an error in it) abandons the pass without a trace. Its return
         value is the result.
 
@@ -237,12 +239,9 @@ class Model:
             if at_once:
                 parts.all()
             else:
-                parts.embed()
-                for layer_idx in range(parts.num_layers):
-                    parts.layer(layer_idx)
+                for layer_idx in parts.steps():
                     yield layer_idx
                     _check_undisturbed(opened, buffers)
-                parts.head()
             result = PassResult(parts.logits, wanted, rows.streams, plan.seq_start.copy())
             for index, entry in enumerate(batch.entries):
                 entry.state.finish_pass(result.streams_of(index))

@@ -10,6 +10,7 @@ import pytest
 
 from engine.core.config import BUNDLED_MODEL
 from engine.gguf.reader import GgufFile
+from engine.model import passes
 from engine.model.limits import ModelLimits
 from engine.model.passes import RECORDED_ROWS, RECORDING_VARIABLE
 from engine.model.trunk import Model
@@ -145,3 +146,15 @@ def test_buffers_of_another_pass_in_flight_have_recordings_of_their_own():
     next(layers)
     assert run_tokens(model, other, tokens[:6]).tobytes() == wanted.tobytes()
     assert finish(layers).logits.tobytes() == wanted.tobytes()
+
+
+def test_a_small_pass_of_slow_layers_stops_after_each_and_of_fast_ones_after_several(monkeypatch):
+    tokens = arrays("full")["tokens"].tolist()
+    model = load_golden("full", "host")
+    sequence = model.new_sequence()
+    num_layers = model.config.num_layers
+    for step_s, wanted in ((1e-9, list(range(num_layers))), (10.0, [0, num_layers - 1])):
+        monkeypatch.setattr(passes, "STEP_S", step_s)
+        assert list(model.layers(Batch([BatchEntry(sequence, tokens[:3])]))) == wanted
+    many = list(model.layers(Batch([BatchEntry(sequence, tokens[: RECORDED_ROWS + 1])])))
+    assert many == list(range(num_layers))
