@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from engine.core.model_config import PleConfig
 
+_FEW_ROWS = 4  # up to here plain integers are quicker than arrays
+
 
 class PleHash:
     """The hash of one model's n-gram layer."""
@@ -25,6 +27,11 @@ class PleHash:
         self._offsets = np.array(ple.head_offsets, np.uint64).reshape(-1, ple.heads_per_ngram)
         self._sizes = np.array(ple.head_sizes, np.uint64).reshape(-1, ple.heads_per_ngram)
         # both (ngram_size - 1, heads_per_ngram): row n - 2 belongs to the n-grams of order n
+        self._plain_multipliers = tuple(map(int, ple.multipliers))
+        self._plain_heads = [
+            list(zip(sizes, offsets, strict=True))
+            for sizes, offsets in zip(self._sizes.tolist(), self._offsets.tolist(), strict=True)
+        ]
 
     def rows(
         self, token_ids: npt.NDArray[np.integer] | Sequence[int], previous: Sequence[int]
@@ -39,6 +46,8 @@ class PleHash:
         num_context = self._ngram_size - 1
         tail = list(previous)[-num_context:]
         padded = [self._eos] * (num_context - len(tail)) + tail
+        if len(token_ids) <= _FEW_ROWS:
+            return self._few_rows([*padded, *map(int, token_ids)])
         ids = np.concatenate([np.array(padded, np.int64), np.asarray(token_ids, np.int64)])
         num_rows = len(ids) - num_context
 
@@ -53,3 +62,17 @@ class PleHash:
             mix ^= context * self._multipliers[s]
             rows[:, s - 1] = mix[:, None] % self._sizes[s - 1] + self._offsets[s - 1]
         return rows.reshape(num_rows, -1)
+
+    def _few_rows(self, ids: list[int]) -> npt.NDArray[np.int64]:
+        """The same without arrays, which for a decode step cost several times the work."""
+        num_context = self._ngram_size - 1
+        table: list[list[int]] = []
+        for i in range(num_context, len(ids)):
+            mix, is_cut = ids[i] * self._plain_multipliers[0], False
+            row: list[int] = []
+            for s, heads in enumerate(self._plain_heads, start=1):
+                is_cut |= ids[i - s] == self._eos
+                mix ^= (self._eos if is_cut else ids[i - s]) * self._plain_multipliers[s]
+                row += [mix % size + offset for size, offset in heads]
+            table.append(row)
+        return np.array(table, np.int64).reshape(len(table), -1)

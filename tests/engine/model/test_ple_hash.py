@@ -57,3 +57,17 @@ def test_an_end_of_text_hides_what_lies_before_it():
     np.testing.assert_array_equal(hashing.rows([846, 198, 7], []), hidden)  # as at the start
     seen = hashing.rows([eos], [248045])  # the token itself still sees its predecessor
     assert (seen != hashing.rows([eos], [])).all()
+
+
+def test_few_rows_and_many_are_computed_alike():
+    config = real_config()
+    hashing, eos = PleHash(config), config.eos_token_id
+    tokens = np.random.default_rng(5).integers(0, 248_000, 120)
+    tokens[[7, 8, 40, 41, 43]] = eos
+    whole = hashing.rows(tokens, [])
+    for count in (1, 2, 3, 4, 5, 6):
+        parts = [
+            hashing.rows(tokens[i : i + count], tokens[:i].tolist()) for i in range(0, 120, count)
+        ]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+        assert parts[0].dtype == np.int64

@@ -278,10 +278,10 @@ def test_a_worker_that_computes_for_long_gives_signs_of_life_between_layers(
     monkeypatch: pytest.MonkeyPatch, interval_s: float, is_chatty: bool
 ):
     monkeypatch.setattr("engine.worker.process.SIGN_OF_LIFE_S", interval_s)
-    channel = RecordingChannel(LOAD, start("a", 70, max_tokens=1))
+    channel = RecordingChannel(LOAD, start("a", 100, max_tokens=1))
     assert run_worker(channel) == 0  # type: ignore[arg-type]
     kinds = [message.kind for message in channel.sent if message.kind != "progress"]
-    # two passes of four layers; the last thing between them is the prompt's progress
+    # two passes (64 and 36 rows) of four layers; the last thing between them is the prompt's progress
     assert kinds.count("status_report") == (8 if is_chatty else 0)
     assert [kind for kind in kinds if kind != "status_report"] == [
         "ready",
