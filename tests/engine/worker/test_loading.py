@@ -12,7 +12,9 @@ from engine.core.config import KvType, OpsName, RunConfig
 from engine.core.errors import ModelFileError
 from engine.core.gguf_header import read_model_header
 from engine.core.machine import probe_machine
+from engine.decode.generate import generate
 from engine.worker.loading import fingerprint, load_model
+from engine.worker.messages import SamplingParams
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -64,3 +66,22 @@ def test_a_cold_file_is_read_ahead_with_progress_and_a_tight_machine_does_not(
     monkeypatch.setattr("engine.worker.loading.probe_machine", lambda: machine)
     load_model(config, lambda *step: steps.append(step)).close()
     assert {step[0] for step in steps} == {"weights"}
+
+
+@pytest.mark.parametrize(("more", "pins"), [(3, False), (3, True), (0, True)])
+def test_more_threads_than_processors_run_with_a_notice(
+    caplog: pytest.LogCaptureFixture, more: int, pins: bool
+):
+    threads = probe_machine().logical_cores + more
+    path = GOLDEN / "nople.gguf"
+    config = RunConfig(model=path, context=64, threads=threads, ops=OpsName.HOST, pin_threads=pins)
+    loaded = load_model(config, parallel=1)
+    try:
+        assert loaded.ops.num_threads == threads  # type: ignore[attr-defined]
+        assert (f"threads is {threads}, but this process may use only" in caplog.text) == (more > 0)
+        answer = generate(
+            loaded.model, [1, 2], SamplingParams(temperature=0), 3, (), limits=loaded.limits
+        )
+        assert len(list(answer)) > 0
+    finally:
+        loaded.close()
