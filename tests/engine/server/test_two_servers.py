@@ -16,7 +16,7 @@ def test_the_first_server_stays_the_one_of_the_data_folder(start_server):
     second = start_server(SCRIPT, environment=home)
     record = json.loads((first.home / "data" / "engine.json").read_text(encoding="utf-8"))
     assert record["pid"] == first.process.pid
-    assert f"it knows the one on port {first.port}" in second.log()
+    assert f"keeps naming the server on port {first.port}" in second.log()
     assert second.chat("hello").status_code == 200
     again = subprocess.run(
         [
