@@ -39,6 +39,13 @@ static inline __m256i quantised(__m256 a, __m256 b, __m256 c, __m256 d, __m256 b
 static inline __m256i quantise_block(const float* x, float* scale) {
   const __m256 x0 = _mm256_loadu_ps(x), x1 = _mm256_loadu_ps(x + 8);
   const __m256 x2 = _mm256_loadu_ps(x + 16), x3 = _mm256_loadu_ps(x + 24);
+  // A maximum drops NaN: rows of a damaged file would become ordinary numbers, and wrong ones.
+  const __m256 unordered = _mm256_or_ps(_mm256_cmp_ps(x0, x1, _CMP_UNORD_Q),
+                                        _mm256_cmp_ps(x2, x3, _CMP_UNORD_Q));
+  if (_mm256_movemask_ps(unordered) != 0) {
+    *scale = __builtin_nanf("");
+    return _mm256_setzero_si256();
+  }
   const __m256 sign = _mm256_set1_ps(-0.0f);
   const __m256 m = _mm256_max_ps(
       _mm256_max_ps(_mm256_andnot_ps(sign, x0), _mm256_andnot_ps(sign, x1)),

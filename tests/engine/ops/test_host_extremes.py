@@ -84,6 +84,17 @@ def test_values_that_are_no_numbers_stay_in_their_row(host: HostOps, bad: float)
         np.testing.assert_array_equal(together[[0, 2]], alone[[0, 2]])
 
 
+@pytest.mark.parametrize("at", [0, 9, 18, 31, 200, 511])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_value_that_is_no_number_is_not_hidden(host: HostOps, bad: float, at: int):
+    """A maximum drops NaN; a damaged file would then give finite nonsense instead of an error."""
+    for ggml_type in (GgmlType.Q8_0, GgmlType.Q4_K, GgmlType.IQ2_XS):
+        tensor = Inputs(6).tensor(ggml_type, 9, 512)
+        x = Inputs(7).normal(1, 512)
+        x[0, at] = bad
+        assert not np.isfinite(product(host, tensor, x)).any()
+
+
 def test_gates_saturate_without_overflow(host: HostOps):
     case = MixCase(GgmlType.F32, 2, 32, 16)
     case.streams = np.sign(case.streams) * np.float32(1e15)
