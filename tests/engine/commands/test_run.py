@@ -17,12 +17,6 @@ BASE = ("--ops", "reference", "--context", "256")
 SHORT = (*BASE, "--max-tokens", "8")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _needs_bundled_model():
-    if not BUNDLED_MODEL.exists():
-        pytest.skip("the bundled model has not been made yet")
-
-
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     status = main(["run", *words])
     captured = capsys.readouterr()
