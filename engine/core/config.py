@@ -12,8 +12,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from engine.core.config_mcp import McpServerConfig, McpSettings, unwrap_servers
 from engine.core.setting_paths import UsablePath
 
 CONFIG_FORMAT: Literal[1] = 1
@@ -174,6 +175,30 @@ class RunConfig(BaseModel):
     repeat_stop_tokens: Annotated[int, Field(ge=0)] = Field(
         default=256,
         description="End an answer when one token repeats this often in a row; 0 = never.",
+    )
+
+    # -- tools and other servers -----------------------------------------------------------------
+    mcp_servers: Annotated[dict[str, McpServerConfig], BeforeValidator(unwrap_servers)] = Field(
+        default_factory=dict,
+        description="MCP servers whose tools the chat window, and requests that ask for it, may use "
+        "(docs/mcp.md).",
+    )
+    mcp: McpSettings = Field(
+        default_factory=McpSettings, description="Limits of these tools (docs/mcp.md)."
+    )
+    upstream: str | None = Field(
+        default=None,
+        description="Base URL of an OpenAI-compatible server, such as http://host:8000/v1, that "
+        "answers instead of a model on this machine (docs/scale.md).",
+    )
+    upstream_key: str | None = Field(
+        default=None,
+        description="Key that the upstream asks for; as STRATUM_UPSTREAM_KEY in the environment "
+        "no other user of the machine sees it.",
+    )
+    upstream_timeout_s: Annotated[float, Field(ge=1, le=3600)] = Field(
+        default=300.0,
+        description="Silence of the upstream in seconds after which a request ends with an error.",
     )
 
     @property

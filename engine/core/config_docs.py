@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from engine.core.config import RunConfig, SamplingDefaults
 from engine.core.config_flags import NOT_FLAGS, flag_name
+from engine.core.config_mcp import McpServerConfig, McpSettings
 from engine.core.config_words import allowed_values
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "config.md"
@@ -39,6 +40,11 @@ with `--config FILE`, and each key is also a flag (`kv_type` is `--kv-type`), wh
 
 TABLE_HEAD = "| key | flag | allowed | default | meaning |\n| --- | --- | --- | --- | --- |\n"
 SAMPLING_HEAD = "\n## Keys of `sampling`\n\n| key | allowed |\n| --- | --- |\n"
+SUB_TABLES: dict[str, type[BaseModel]] = {
+    "Keys of `mcp`": McpSettings,
+    "Keys of each entry of `mcp_servers`": McpServerConfig,
+}
+SUB_TABLE_HEAD = "\n## {}\n\n| key | allowed | default | meaning |\n| --- | --- | --- | --- |\n"
 
 
 def render() -> str:
@@ -55,7 +61,16 @@ def render() -> str:
         + "".join(rows)
         + SAMPLING_HEAD
         + "".join(sampling)
+        + "".join(_sub_table(title, table) for title, table in SUB_TABLES.items())
     )
+
+
+def _sub_table(title: str, table: type[BaseModel]) -> str:
+    rows = (
+        f"| `{key}` | {allowed_values(field)} | {_default(field)} | {field.description} |\n"
+        for key, field in table.model_fields.items()
+    )
+    return SUB_TABLE_HEAD.format(title) + "".join(rows)
 
 
 def _row(key: str, field: FieldInfo) -> str:
@@ -66,7 +81,7 @@ def _row(key: str, field: FieldInfo) -> str:
 
 def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
-    if value is None or value == () or isinstance(value, BaseModel):
+    if value is None or value in ((), {}) or isinstance(value, BaseModel):
         return ""
     if isinstance(value, enum.Enum):
         return f"`{value.value}`"

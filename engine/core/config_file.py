@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 MAX_CONFIG_BYTES = 1 << 20
 
 # Values of these keys never appear in a message or a log.
-SECRET_KEYS = frozenset({"api_keys"})
+SECRET_KEYS = frozenset({"api_keys", "mcp_servers", "upstream", "upstream_key"})
 
 # From format number to the function that makes the data of the next format; none is needed yet.
 MIGRATIONS: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {}
@@ -61,7 +61,12 @@ def parse_config(data: Mapping[str, object], *, source: str) -> RunConfig:
 
 def warn_of_unknown_keys(config: RunConfig, source: str) -> None:
     """Log one warning for each key that this version does not know."""
-    tables: tuple[tuple[str, BaseModel], ...] = (("", config), ("sampling.", config.sampling))
+    tables: list[tuple[str, BaseModel]] = [
+        ("", config),
+        ("sampling.", config.sampling),
+        ("mcp.", config.mcp),
+        *((f"mcp_servers.{name}.", entry) for name, entry in config.mcp_servers.items()),
+    ]
     for prefix, table in tables:
         for key in table.model_extra or {}:
             logger.warning("%s: the setting %s%s is not known; it is ignored", source, prefix, key)

@@ -21,6 +21,7 @@ from engine.core.strict_json import BadJsonError, parse_json
 
 SOURCE = "command line"
 NOT_FLAGS = frozenset({"format"})
+TABLES = frozenset({"sampling", "mcp", "mcp_servers"})
 
 
 def flag_name(key: str) -> str:
@@ -65,7 +66,7 @@ def config_from_arguments(arguments: argparse.Namespace) -> RunConfig:
         config = RunConfig.model_validate(merged)
     except ValidationError as error:
         raise config_error(error, SOURCE) from error
-    if "sampling" in given:  # the file's keys were looked at when it was read
+    if given.keys() & TABLES:  # the file's keys were looked at when it was read
         warn_of_unknown_keys(config, SOURCE)
     return config
 
@@ -90,6 +91,8 @@ def _flag_value(key: str, field: FieldInfo, value: object) -> object:
 
 def _is_table(field: FieldInfo) -> bool:
     annotation = field.annotation
+    if typing.get_origin(annotation) is dict:
+        return True
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 

@@ -34,14 +34,29 @@ def field_at(model: type[BaseModel], path: Iterable[str | int]) -> FieldInfo | N
     """The field that a validation error's location points to, or None for an unknown key."""
     found: FieldInfo | None = None
     current: type[BaseModel] | None = model
+    entry: type[BaseModel] | None = None
     for part in path:
         if current is None or not isinstance(part, str):
             break  # inside a list: the list's own field says what is allowed
+        if entry is not None:  # the part is the name of one of the entries
+            current, entry = entry, None
+            continue
         found = current.model_fields.get(part)
         annotation = found.annotation if found is not None else None
-        is_table = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-        current = typing.cast("type[BaseModel]", annotation) if is_table else None
+        entry = entry_model(annotation)
+        if entry is None:
+            is_table = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+            current = typing.cast("type[BaseModel]", annotation) if is_table else None
     return found
+
+
+def entry_model(annotation: object) -> type[BaseModel] | None:
+    """The model of the entries of a table whose keys are names; None for everything else."""
+    if typing.get_origin(annotation) is dict:
+        value = typing.get_args(annotation)[1]
+        if isinstance(value, type) and issubclass(value, BaseModel):
+            return value
+    return None
 
 
 def _describe(annotation: object, metadata: Iterable[object]) -> str:
@@ -56,6 +71,11 @@ def _describe(annotation: object, metadata: Iterable[object]) -> str:
         return " or ".join(repr(item) for item in typing.get_args(annotation))
     if origin is tuple:
         return f"a list of {_plural(typing.get_args(annotation)[0])}"
+    if origin is dict:
+        entry = entry_model(annotation)
+        if entry is None:
+            return "a table of texts"
+        return f"a table of names, each with {', '.join(entry.model_fields)}"
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return "one of " + ", ".join(str(member.value) for member in annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
