@@ -27,7 +27,7 @@ from engine.core.processor import warn_of_processor
 from engine.worker.blas_threads import limit_blas_threads
 
 if TYPE_CHECKING:  # imported when used: `--help` and wrong flags must answer at once
-    from engine.server.chat_request import ChatRequest
+    from engine.server.generation_request import GenerationRequest
     from engine.text.answer import AnswerStream, AnswerUpdate, ToolCall
     from engine.text.prompt import ChatFormat, ChatPrompt
     from engine.worker.loading import LoadedModel
@@ -151,31 +151,33 @@ def _read_messages_file(path: Path) -> dict[str, object]:
     raise InputError(f"{path} holds neither a list of messages nor a chat request.")
 
 
-def _read_request(body: dict[str, object], config: RunConfig, vocab_size: int) -> ChatRequest:
+def _read_request(body: dict[str, object], config: RunConfig, vocab_size: int) -> GenerationRequest:
     from engine.server.chat_request import read_chat_request  # noqa: PLC0415
     from engine.server.errors import ApiError  # noqa: PLC0415
 
     try:
-        return read_chat_request(body, config, vocab_size)
+        return read_chat_request(body, config, vocab_size).generation
     except ApiError as error:
         raise InputError(error.message, code=error.code, params={"param": error.param}) from error
 
 
-def _render(chat: ChatFormat, request: ChatRequest) -> ChatPrompt:
+def _render(chat: ChatFormat, request: GenerationRequest) -> ChatPrompt:
     from engine.text.template import TemplateOptions, ThinkingLevel  # noqa: PLC0415
 
-    if request.continues:
+    conversation = request.conversation
+    if conversation.continues:
         raise InputError(
             "The last message is the assistant's; continuing it is not possible yet. End with a "
             "message of the user."
         )
-    options = TemplateOptions(ThinkingLevel(request.effort.value), request.preserve_thinking)
-    return chat.prompt(request.messages, request.tools.rendered or None, options)
+    level = ThinkingLevel(conversation.effort.value)
+    options = TemplateOptions(level, conversation.preserve_thinking)
+    return chat.prompt(conversation.messages, conversation.tools.rendered or None, options)
 
 
 def _start(
     config: RunConfig,
-    request: ChatRequest,
+    request: GenerationRequest,
     prompt: ChatPrompt,
     chat: ChatFormat,
     loaded: LoadedModel,
@@ -206,7 +208,7 @@ def _start(
         sampling=request.sampling,
         repeat_stop_tokens=config.repeat_stop_tokens,
     )
-    if request.tools.specs:
+    if request.conversation.tools.specs:
         start = with_call_rules(start, chat.tokenizer)
     if prompt.starts_in_thinking:
         start = with_thinking_rules(start, chat.tokenizer, request.budget)
@@ -216,7 +218,7 @@ def _start(
 def _answer(
     loaded: LoadedModel,
     start: Start,
-    request: ChatRequest,
+    request: GenerationRequest,
     prompt: ChatPrompt,
     chat: ChatFormat,
     printer: _Printer | None,
@@ -227,7 +229,7 @@ def _answer(
 
     answer = AnswerStream(
         chat.tokenizer,
-        request.tools.specs,
+        request.conversation.tools.specs,
         starts_in_thinking=prompt.starts_in_thinking,
         stops=request.stops,
         new_call_id=lambda: f"call_{secrets.token_hex(12)}",

@@ -10,13 +10,18 @@ import logging
 from dataclasses import dataclass
 
 from engine.core.config import Effort, RunConfig
-from engine.server.chat_messages import ChatMessage, read_messages
+from engine.server.chat_messages import read_messages
 from engine.server.errors import invalid_value, unsupported_parameter, unsupported_value
 from engine.server.fields import Fields
+from engine.server.generation_request import Conversation, GenerationRequest
 from engine.server.levels import chat_effort, preserve_thinking
-from engine.server.sampling_fields import read_output_cap, read_sampling, read_stops
-from engine.server.tool_fields import ToolUse, read_tools
-from engine.worker.messages import SamplingParams
+from engine.server.sampling_fields import (
+    read_output_cap,
+    read_sampling,
+    read_stops,
+    read_top_logprobs,
+)
+from engine.server.tool_fields import read_tools
 
 logger = logging.getLogger(__name__)
 
@@ -57,28 +62,15 @@ class ChatRequest:
     """A checked chat request.
 
     Attributes:
-        model: the name to echo; None when the client gave none.
-        messages: for `engine.text`; content is text.
-        cap: the client's own limit on output tokens.
-        budget: most thinking tokens; None = no limit of its own.
-        continues: the last message is an assistant's, and the answer continues it.
+        generation: what to generate, in terms of no protocol.
+        include_usage: the stream's last chunk tells the counts.
+        return_progress: chunks tell how far the prompt has been read.
     """
 
-    model: str | None
-    messages: tuple[ChatMessage, ...]
-    tools: ToolUse
-    effort: Effort
-    preserve_thinking: bool | None
-    sampling: SamplingParams
-    stops: tuple[str, ...]
-    cap: int | None
-    budget: int | None
-    fit_max_tokens: bool
-    choices: int
+    generation: GenerationRequest
     stream: bool
     include_usage: bool
     return_progress: bool
-    continues: bool
 
 
 def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: int) -> ChatRequest:
@@ -102,22 +94,30 @@ def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: in
     stream = body.boolean("stream") or False
     fit = body.boolean("fit_max_tokens")
     _note_unknown(body)
-    return ChatRequest(
-        model=model or None,
+    conversation = Conversation(
         messages=tuple(messages),
         tools=tools,
         effort=effort,
         preserve_thinking=preserve_thinking(body),
-        sampling=read_sampling(body, effort, config.sampling, vocab_size),
+        continues=continues,
+    )
+    generation = GenerationRequest(
+        model=model or None,
+        conversation=conversation,
+        sampling=read_sampling(
+            body, effort, config.sampling, vocab_size, top_logprobs=read_top_logprobs(body)
+        ),
         stops=read_stops(body),
         cap=read_output_cap(body, *CAP_NAMES),
         budget=_read_budget(body, config),
         fit_max_tokens=config.fit_max_tokens if fit is None else fit,
         choices=body.integer("n", 1, MAX_CHOICES) or 1,
+    )
+    return ChatRequest(
+        generation=generation,
         stream=stream,
         include_usage=stream and _read_include_usage(body),
         return_progress=body.boolean("return_progress") or False,
-        continues=continues,
     )
 
 

@@ -4,6 +4,9 @@
 
 `param` and `code` are always there, null when not applicable (spec/api.md section 2). The SDKs choose
 their exception by status alone and retry 408, 409, 429 and 5xx unless `x-should-retry` forbids it.
+Anthropic's clients get Anthropic's shape and words:
+
+    {"type": "error", "error": {"type": "...", "message": "..."}, "request_id": "req_..."}
 """
 
 from __future__ import annotations
@@ -17,6 +20,15 @@ ERROR_TYPES = {
     403: "permission_error",
     404: "not_found_error",
     429: "rate_limit_error",
+}
+
+ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
 }
 
 # Seconds after which it is worth trying again (whole, at most 60).
@@ -73,6 +85,31 @@ class ApiError(Exception):
                 **self.extra,
             }
         }
+
+    @property
+    def anthropic_type(self) -> str:
+        """Anthropic's name for the class of errors that the status belongs to."""
+        fallback = "api_error" if self.status >= 500 else "invalid_request_error"
+        return ANTHROPIC_TYPES.get(self.status, fallback)
+
+    def anthropic_body(self, request_id: str | None = None) -> dict[str, object]:
+        """The whole body for `/v1/messages*`; without the id it is the data of an error event."""
+        error = {"type": self.anthropic_type, "message": self._anthropic_message()}
+        body: dict[str, object] = {"type": "error", "error": error}
+        return body if request_id is None else {**body, "request_id": request_id}
+
+    def _anthropic_message(self) -> str:
+        """The sentence; about the context in the words by which agents know that they must compact."""
+        if self.code != "context_length_exceeded":
+            return self.message
+        prompt, context = self.extra["n_prompt_tokens"], self.extra["n_ctx"]
+        cap = self.extra.get("max_tokens")
+        if cap is None:
+            return f"prompt is too long: {prompt} tokens > {context} maximum"
+        return (
+            f"input length and `max_tokens` exceed context limit: {prompt} + {cap} > {context}, "
+            "decrease input length or `max_tokens` and try again"
+        )
 
 
 def shortened(text: str, limit: int = 80) -> str:

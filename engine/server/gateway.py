@@ -28,6 +28,7 @@ request_log = logging.getLogger("engine.server.requests")
 HEADER_BLOCK_BYTES = 32 * 1024
 OPEN_PATHS = frozenset({"/", "/health", "/v1/health"})
 CONTROL_PATHS = frozenset({SHUTDOWN_PATH, "/load", "/unload", "/v1/load", "/v1/unload"})
+ANTHROPIC_PATH = "/v1/messages"
 DOUBLED_PREFIX = re.compile(r"^(/v1)+(?=/v1(/|$))")
 
 PREFLIGHT_METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
@@ -50,6 +51,8 @@ class Gateway:
         request_id = new_id("req_")
         scope["state"]["request_id"] = request_id
         sender = _Sender(send, {"x-request-id": request_id, "x-content-type-options": "nosniff"})
+        if is_anthropic(scope["path"]):
+            sender.add({"request-id": request_id})
         try:
             await self._handle(scope, receive, sender)
         except ClientGone:
@@ -81,11 +84,13 @@ class Gateway:
         self, error: ApiError, scope: Scope, receive: Receive, sender: _Sender
     ) -> None:
         """The error as JSON, unless an answer is under way: then uvicorn closes the connection."""
+        request_id = scope["state"]["request_id"]
         if error.status < 500:  # what failed later has its line from `generation`
-            request_id = scope["state"]["request_id"]
             request_log.info("%s refused: %d %s", request_id, error.status, error.code)
         if not sender.has_started:
-            response = json_response(error.openai_body(), error.status, error.headers)
+            of_anthropic = is_anthropic(scope["path"])
+            body = error.anthropic_body(request_id) if of_anthropic else error.openai_body()
+            response = json_response(body, error.status, error.headers)
             await response(scope, receive, sender)
 
 
@@ -121,6 +126,11 @@ def normal_path(path: str) -> str:
     """One trailing slash, a doubled leading slash-less `/v1/v1`: what base URLs end up as."""
     path = DOUBLED_PREFIX.sub("", path)
     return path[:-1] if len(path) > 1 and path.endswith("/") else path
+
+
+def is_anthropic(path: str) -> bool:
+    """Whether a path is one of Anthropic's protocol."""
+    return path == ANTHROPIC_PATH or path.startswith(ANTHROPIC_PATH + "/")
 
 
 def access_of(path: str) -> Access:

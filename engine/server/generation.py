@@ -24,6 +24,7 @@ from engine.server.logprobs import LogprobAligner
 from engine.server.tool_fields import ToolUse
 from engine.text.answer import AnswerStream
 from engine.text.events import CallEnd, ContentDelta, Event, FinishReason
+from engine.text.output_rules import FREE_TEXT, ResponseFormat
 from engine.text.parser import Phase as AnswerPhase
 from engine.worker.answer_limits import (
     ordered_stop_ids,
@@ -66,6 +67,7 @@ class GenerationPlan:
     Attributes:
         prompt: token ids.
         max_tokens: most tokens of one choice.
+        response_format: what form the answer's text must have.
         budget: most thinking tokens, None = no limit.
         choices: how many answers, one after the other; the seed grows by one for each.
     """
@@ -76,6 +78,7 @@ class GenerationPlan:
     sampling: SamplingParams
     stops: tuple[str, ...] = ()
     tools: ToolUse = NO_TOOLS
+    response_format: ResponseFormat = FREE_TEXT
     budget: int | None = None
     choices: int = 1
 
@@ -116,6 +119,8 @@ class ChoiceEnd:
         finish: `stop`, `length` or `tool_calls`.
         generated: output tokens, thinking included, the turn-end token not.
         reasoning: tokens of thinking among them.
+        stopped: the stop string that ended it, if one did.
+        is_cancelled: its owner ended it; then `finish` is `stop`.
     """
 
     choice: int
@@ -123,6 +128,8 @@ class ChoiceEnd:
     generated: int
     reasoning: int
     timings: Timings
+    stopped: str | None = None
+    is_cancelled: bool = False
 
 
 Step = Began | PromptRead | Delta | ChoiceEnd
@@ -363,5 +370,11 @@ class _Choice:
         self._active.finish = "cancelled" if finish is FinishReason.CANCELLED else name
         self._active.timings = timings
         return ChoiceEnd(
-            self._index, name, self._generated, self._answer.num_reasoning_tokens, timings
+            self._index,
+            name,
+            self._generated,
+            self._answer.num_reasoning_tokens,
+            timings,
+            stopped=self._answer.stopped,
+            is_cancelled=finish is FinishReason.CANCELLED,
         )

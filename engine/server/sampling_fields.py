@@ -46,9 +46,20 @@ NUMBER_FIELDS = (
 
 
 def read_sampling(
-    body: Fields, effort: Effort, defaults: SamplingDefaults, vocab_size: int
+    body: Fields,
+    effort: Effort,
+    defaults: SamplingDefaults,
+    vocab_size: int,
+    top_logprobs: int = -1,
 ) -> SamplingParams:
     """The effective sampling values of a request; a seed is drawn when none is given.
+
+    Args:
+        body: of the request.
+        effort: the published defaults depend on it.
+        defaults: of the config.
+        vocab_size: bounds token ids.
+        top_logprobs: as in `SamplingParams`; protocols ask for them in different ways.
 
     Raises:
         ApiError: 400 for a wrong type or a value out of range.
@@ -71,7 +82,7 @@ def read_sampling(
         penalty_last_n=published.penalty_last_n if last_n is None else last_n,
         logit_bias=_read_logit_bias(body, vocab_size),
         seed=secrets.randbits(53) if seed is None or seed < 0 else seed,
-        top_logprobs=read_top_logprobs(body),
+        top_logprobs=top_logprobs,
     )
 
 

@@ -1,8 +1,9 @@
 """Server-sent events: a stream of byte chunks with keep-alives, for clients that may vanish.
 
-The chunks come from a protocol's own generator; here they are sent as they come, an SSE comment
-goes out after a silence (also while the request waits in the queue or the model loads), and the
-generator is ended at once when the client goes away or reads nothing for a minute.
+The chunks come from a protocol's own generator; here they are sent as they come, a keep-alive (an
+SSE comment, or what the protocol's clients need) goes out after a silence (also while the request
+waits in the queue or the model loads), and the generator is ended at once when the client goes away
+or reads nothing for a minute.
 """
 
 from __future__ import annotations
@@ -38,6 +39,16 @@ def data_event(value: object) -> bytes:
     return b"data: " + to_json(value).encode("utf-8", "replace") + b"\n\n"
 
 
+def named_event(name: str, value: object) -> bytes:
+    """One event with a name, for protocols whose clients go by it."""
+    return b"event: " + name.encode("ascii") + b"\n" + data_event(value)
+
+
+def comment_keep_alive() -> bytes:
+    """The keep-alive that every client of server-sent events skips."""
+    return KEEP_ALIVE
+
+
 class SseResponse(Response):
     """Sends a generator's chunks; `on_close` is called at the end, whatever happened."""
 
@@ -48,9 +59,11 @@ class SseResponse(Response):
         keepalive_s: float,
         headers: Mapping[str, str],
         on_close: Callable[[], None],
+        keep_alive: Callable[[], bytes] = comment_keep_alive,
     ) -> None:
         self._chunks = chunks
         self._keepalive_s = keepalive_s
+        self._keep_alive = keep_alive
         self._on_close = on_close
         self.status_code = 200
         self.background: BackgroundTask | None = None
@@ -100,7 +113,7 @@ class SseResponse(Response):
                 )
                 if gone.done():
                     raise ClientGone
-                chunk = getter.result() if getter.done() else KEEP_ALIVE
+                chunk = getter.result() if getter.done() else self._keep_alive()
             finally:
                 getter.cancel()
             body = bytearray()

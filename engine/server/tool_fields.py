@@ -21,6 +21,7 @@ from engine.server.errors import (
 )
 from engine.server.fields import Fields, objects
 from engine.text.events import ToolSpec
+from engine.text.output_rules import ANY_TOOL, ToolChoice
 
 MAX_TOOLS = 512
 TOOL_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -33,13 +34,17 @@ class ToolUse:
 
     Attributes:
         rendered: the declarations for the chat template, in the nested OpenAI form.
-        specs: names and schemas for the answer parser; empty when calls are not wanted.
+        specs: names and schemas of the tools that may be called, for the answer parser.
         parallel: whether one answer may hold several calls.
+        choice: which of the declared tools may or must be called.
+        ignored: tools that the server does not have, left out of the prompt; named in a header.
     """
 
     rendered: tuple[dict[str, object], ...] = ()
     specs: tuple[ToolSpec, ...] = ()
     parallel: bool = True
+    choice: ToolChoice = ANY_TOOL
+    ignored: tuple[str, ...] = ()
 
 
 def read_tools(body: Fields) -> ToolUse:

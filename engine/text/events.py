@@ -77,10 +77,12 @@ class ToolSpec:
     Attributes:
         name: as the client wrote it; matched exactly.
         parameters: JSON schema of the arguments object.
+        is_strict: the schema holds to the letter; else only what keeps calls readable.
     """
 
     name: str
     parameters: Mapping[str, object]
+    is_strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 
 def read(config=None, **fields):
-    return read_chat_request({"messages": HELLO, **fields}, config or RunConfig(), 1000)
+    return read_chat_request({"messages": HELLO, **fields}, config or RunConfig(), 1000).generation
 
 
 def test_published_values_differ_between_thinking_and_not():
@@ -95,8 +95,8 @@ def test_the_smallest_thinking_budget_applies(configured, asked, budget):
 def test_a_trailing_assistant_message_is_continued_without_thinking():
     messages = [*HELLO, {"role": "assistant", "content": "Well"}]
     request = read(messages=messages, reasoning_effort="high")
-    assert request.continues
-    assert request.effort is Effort.NONE
+    assert request.conversation.continues
+    assert request.conversation.effort is Effort.NONE
 
 
 def test_tools_keep_their_keys_and_order_and_the_flat_form_is_nested():
@@ -104,12 +104,12 @@ def test_tools_keep_their_keys_and_order_and_the_flat_form_is_nested():
         {"function": {"parameters": {"z": 1, "a": 2}, "name": "b"}, "type": "function"},
         {"type": "function", "name": "a", "description": "A"},
     ]
-    use = read(tools=tools).tools
+    use = read(tools=tools).conversation.tools
     assert list(use.rendered[0]["function"]) == ["parameters", "name"]
     assert list(use.rendered[0]["function"]["parameters"]) == ["z", "a"]
     assert use.rendered[1] == {"type": "function", "function": {"name": "a", "description": "A"}}
     assert [spec.name for spec in use.specs] == ["b", "a"]
-    hidden = read(tools=tools, tool_choice="none").tools
+    hidden = read(tools=tools, tool_choice="none").conversation.tools
     assert hidden.rendered == use.rendered  # the prompt's start, and its cache, stay as they are
     assert hidden.specs == ()
 

@@ -1,0 +1,115 @@
+"""From a checked request to a generation, for all protocols: render, check the room, enter the queue.
+
+    prepared = await asyncio.to_thread(prepare, front, request)     # 400 before any header
+    generation = admit(front, request_id, "chat", prepared)         # 429 or 503
+    ...
+    generation.close()
+
+A protocol's reader makes the `GenerationRequest`, its writer reads `generation.steps()`. Knows no
+protocol's shapes; errors carry the counts that each protocol words in its own way (errors.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.core.errors import EngineError
+from engine.server.context import output_room, prompt_too_long
+from engine.server.errors import ApiError
+from engine.server.front import Front
+from engine.server.generation import Generation, GenerationPlan
+from engine.server.generation_request import Conversation, GenerationRequest
+from engine.text.prompt import ChatPrompt, PromptTooLongError
+from engine.text.template import TemplateOptions, ThinkingLevel
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that can be answered.
+
+    Attributes:
+        model: the name to echo.
+        plan: what to generate.
+        fitted: the header about a lowered output cap, if it was lowered.
+        headers: response headers, that one among them.
+    """
+
+    model: str
+    plan: GenerationPlan
+    fitted: str | None
+    headers: Mapping[str, str]
+
+
+def prepare(front: Front, request: GenerationRequest) -> Prepared:
+    """Check everything that can be checked before a header is sent.
+
+    Takes time for a long conversation: call it in a thread, or the streams of others stand still.
+
+    Raises:
+        ApiError: 400 or 404.
+    """
+    model = front.check_model(request.model)
+    conversation = request.conversation
+    prompt = render(front, conversation)
+    room = output_room(
+        len(prompt.token_ids), request.cap, front.context, fit=request.fit_max_tokens
+    )
+    plan = GenerationPlan(
+        prompt=tuple(prompt.token_ids),
+        starts_in_thinking=prompt.starts_in_thinking,
+        max_tokens=room.max_tokens,
+        sampling=request.sampling,
+        stops=request.stops,
+        tools=conversation.tools,
+        response_format=request.response_format,
+        budget=request.budget,
+        choices=request.choices,
+    )
+    headers = {"x-seed": str(request.sampling.seed)}
+    if room.header is not None:
+        headers["x-fit-max-tokens"] = room.header
+    if conversation.tools.ignored:
+        headers["x-ignored-tools"] = ", ".join(conversation.tools.ignored)
+    return Prepared(model, plan, room.header, headers)
+
+
+def render(front: Front, conversation: Conversation) -> ChatPrompt:
+    """The prompt of a conversation; it may still be longer than the context.
+
+    Raises:
+        ApiError: 400: the template refuses it, or it is certain to be too long.
+    """
+    messages = list(conversation.messages)
+    continued = str(messages.pop()["content"]) if conversation.continues else ""
+    try:
+        return front.model.chat.prompt(
+            messages,
+            conversation.tools.rendered or None,
+            TemplateOptions(
+                ThinkingLevel(conversation.effort.value), conversation.preserve_thinking
+            ),
+            answer_start=continued,
+            max_tokens=front.context,
+        )
+    except PromptTooLongError as error:
+        least = error.least_tokens
+        raise prompt_too_long(f"at least {least}", least, front.context) from error
+    except EngineError as error:  # the template refuses the conversation, or a text is too long
+        code = "template_error" if error.code.startswith("template") else "invalid_value"
+        raise ApiError(400, code, error.message, param="messages") from error
+
+
+def admit(front: Front, request_id: str, protocol: str, prepared: Prepared) -> Generation:
+    """Enter the queue; `close` of the result must be called in the end.
+
+    Raises:
+        ApiError: 429 or 503.
+    """
+    generation = Generation(front, request_id, protocol, prepared.plan)
+    if prepared.fitted is not None:
+        logger.info("%s: output cap lowered: %s", request_id, prepared.fitted)
+    return generation
