@@ -12,6 +12,7 @@ from engine.server.front import Front
 from engine.server.gateway import Gateway
 from engine.server.health import health_routes
 from engine.server.models import models_routes
+from engine.server.page_routes import page_routes
 from engine.server.status import status_routes
 
 
@@ -40,5 +41,6 @@ def make_app(front: Front) -> ASGIApp:
         *health_routes(front),
         *status_routes(front),
         *control_routes(front),
+        *page_routes(),
     ]
     return Gateway(Application(routes), front)

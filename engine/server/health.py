@@ -1,9 +1,9 @@
-"""`GET /health`, and the page at `/`: open to everybody on this machine, so they tell nothing."""
+"""`GET /health`: open to everybody on this machine, so it tells nothing else."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.server.answers import json_response
@@ -27,10 +27,7 @@ def health_routes(front: Front) -> list[Route]:
             case state:
                 return json_response({"status": "ok", "loaded": state is WorkerState.READY})
 
-    async def root(_request: Request) -> Response:
-        return PlainTextResponse("Stratum is running. The API is at /v1.\n")
-
-    return [Route("/health", health), Route("/v1/health", health), Route("/", root)]
+    return [Route("/health", health), Route("/v1/health", health)]
 
 
 def loaded_share(progress: Progress | None) -> float:
