@@ -49,6 +49,13 @@ class Effort(enum.StrEnum):
     HIGH = "high"
 
 
+class AnthropicThinking(enum.StrEnum):
+    """When requests of the Anthropic protocol that say nothing of thinking get it."""
+
+    WHEN_ASKED = "when_asked"
+    ALWAYS = "always"
+
+
 class SamplingDefaults(BaseModel):
     """Sampling values for requests that give none; null leaves the model's published value."""
 
@@ -161,6 +168,11 @@ class RunConfig(BaseModel):
     )
     default_reasoning_effort: Effort = Field(
         default=Effort.HIGH, description="Thinking level of requests that name none."
+    )
+    anthropic_thinking: AnthropicThinking = Field(
+        default=AnthropicThinking.WHEN_ASKED,
+        description="Whether requests to /v1/messages that name no thinking level think: "
+        "`when_asked` does not (Anthropic's own rule), `always` takes the level above.",
     )
     reasoning_budget_tokens: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
