@@ -44,7 +44,7 @@ def _read_message(entry: Fields) -> ChatMessage:
     role = entry.required_string("role")
     if role not in ROLES:
         raise invalid_value(entry.at("role"), f"must be one of {', '.join(ROLES)}")
-    message: ChatMessage = {"role": role, "content": _read_content(entry)}
+    message: ChatMessage = {"role": role, "content": read_content(entry, "content")}
     if role == "developer":
         message["role"] = "system"
     elif role in ("tool", "function"):
@@ -62,17 +62,20 @@ def _read_message(entry: Fields) -> ChatMessage:
     return message
 
 
-def _read_content(entry: Fields) -> str:
-    content = entry.get("content")
+def read_content(entry: Fields, key: str) -> str:
+    """The text of a field that holds a string or parts; empty when it is absent.
+
+    Raises:
+        ApiError: 400 for a part that the model cannot read.
+    """
+    content, at = entry.get(key), entry.at(key)
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise invalid_type(entry.at("content"), "a string or an array of parts", content)
+        raise invalid_type(at, "a string or an array of parts", content)
     return "".join(
-        part if isinstance(part, str) else _part_text(Fields.of(part, path))
-        for part, path in (
-            (part, f"{entry.at('content')}[{index}]") for index, part in enumerate(content)
-        )
+        part if isinstance(part, str) else _part_text(Fields.of(part, f"{at}[{index}]"))
+        for index, part in enumerate(content)
     )
 
 
