@@ -6,9 +6,15 @@ logits and no text; the real and the scripted worker use the same rules.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from engine.worker.messages import Start
+
+# A phrase of 2 to 8 tokens ends an answer when it comes so often in a row. (Of a single token more
+# are allowed, `Start.repeat_stop_tokens`: ruled lines and blanks are honest text.)
+MAX_PHRASE_TOKENS = 8
+PHRASE_REPEATS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,43 @@ class Outcome:
     is_kept: bool = True
     append: tuple[int, ...] = ()
     reason: str | None = None
+
+
+class Repeats:
+    """Notices an answer that goes round in circles.
+
+    A phrase of p tokens has come n times when the last (n - 1) * p tokens each equal the one p
+    places before.
+
+    Args:
+        stop_tokens: one token in a row is a circle when it comes so often; 0 = nothing ever is.
+    """
+
+    def __init__(self, stop_tokens: int) -> None:
+        self._stop_tokens = stop_tokens
+        self._recent: deque[int] = deque(maxlen=MAX_PHRASE_TOKENS)
+        self._runs = [0] * (MAX_PHRASE_TOKENS + 1)  # tokens that equal the one p places before
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the answer should end."""
+        if not self._stop_tokens:
+            return False
+        num_same = self._runs[1] + 1 if self._recent else 0
+        if num_same >= self._stop_tokens:
+            return True
+        return any(
+            self._runs[length] >= (PHRASE_REPEATS - 1) * length
+            for length in range(2, MAX_PHRASE_TOKENS + 1)
+            if num_same < length  # else the phrase is one token, which has a rule of its own
+        )
+
+    def note(self, token_id: int) -> None:
+        """Take the next token."""
+        for length in range(1, len(self._recent) + 1):
+            is_same = self._recent[-length] == token_id
+            self._runs[length] = self._runs[length] + 1 if is_same else 0
+        self._recent.append(token_id)
 
 
 class AnswerRules:
@@ -42,8 +85,7 @@ class AnswerRules:
         self._room = min(start.max_tokens, context - len(start.prompt))
         self._is_thinking = start.think_close_id >= 0
         self._can_rescue = self._is_thinking and bool(start.rescue_ids)
-        self._last_id = -1
-        self._num_repeats = 0
+        self._repeats = Repeats(start.repeat_stop_tokens)
 
     def accept(self, token_id: int, *, is_forced: bool = False) -> Outcome:
         """Take one token, sampled or forced; a forced one never ends the answer as a stop id."""
@@ -58,7 +100,7 @@ class AnswerRules:
         if self.num_generated >= self._room:
             is_cap = self.num_generated >= start.max_tokens
             return Outcome(reason="length" if is_cap else "context")
-        if start.repeat_stop_tokens and self._num_repeats >= start.repeat_stop_tokens:
+        if self._repeats.is_stuck:
             return Outcome(reason="repeat")
         if self._is_thinking and self.num_generated == start.think_budget:
             return Outcome(append=start.budget_ids)
@@ -66,8 +108,7 @@ class AnswerRules:
 
     def _note(self, token_id: int) -> None:
         start = self._start
-        self._num_repeats = self._num_repeats + 1 if token_id == self._last_id else 1
-        self._last_id = token_id
+        self._repeats.note(token_id)
         if token_id == start.think_close_id:
             self._is_thinking = False
         if token_id == start.call_open_id:

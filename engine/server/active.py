@@ -49,6 +49,7 @@ class ActiveRequest:
         self.end_now = asyncio.Event()
         self.on_end: Callable[[], None] | None = None
         self._started_s = time.monotonic()
+        self._reading_s: float | None = None
         self._first_token_s: float | None = None
 
     @property
@@ -63,6 +64,36 @@ class ActiveRequest:
             return 0.0
         passed = max(time.monotonic() - self._first_token_s, 1e-6)
         return (self.generated - 1) / passed
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds from admission to the begin of the work on it, or until now."""
+        until = time.monotonic() if self._reading_s is None else self._reading_s
+        return until - self._started_s
+
+    @property
+    def first_token_after_s(self) -> float | None:
+        """Seconds from admission to the first token; None before it."""
+        return None if self._first_token_s is None else self._first_token_s - self._started_s
+
+    def note_begin(self) -> None:
+        """The worker has the request."""
+        if self._reading_s is None:
+            self._reading_s = time.monotonic()
+        self.phase = Phase.READING
+
+    def timings_so_far(self) -> Timings:
+        """The timings of a request that is running."""
+        now = time.monotonic()
+        first_s = now if self._first_token_s is None else self._first_token_s
+        begin_s = self._started_s if self._reading_s is None else self._reading_s
+        return Timings(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            prompt_ms=(first_s - begin_s) * 1000,
+            generated_tokens=self.generated,
+            generated_ms=(now - first_s) * 1000,
+        )
 
     def note_tokens(self, count: int) -> None:
         """Count tokens that arrived."""

@@ -116,23 +116,35 @@ class UsageCount:
         }
 
     def timings_object(self) -> JsonObject:
-        """The timings under llama.cpp's names; always finite."""
-        prompt_ms = sum(timing.prompt_ms for timing in self.timings)
-        predicted_ms = sum(timing.generated_ms for timing in self.timings)
-        prompt_n = max(self.prompt - self.cached, 0)
-        # The first token of an answer comes with the prompt's last pass, before `generated_ms` begins.
-        num_steps = max(self.generated - len(self.timings), 0)
-        return {
-            "cache_n": self.cached,
-            "prompt_n": prompt_n,
-            "prompt_ms": round(prompt_ms, 3),
-            "prompt_per_second": per_second(prompt_n, prompt_ms),
-            "predicted_n": self.generated,
-            "predicted_ms": round(predicted_ms, 3),
-            "predicted_per_second": per_second(num_steps, predicted_ms),
-            "draft_n": sum(timing.draft_tokens for timing in self.timings),
-            "draft_n_accepted": sum(timing.draft_accepted for timing in self.timings),
-        }
+        """The timings of all choices together."""
+        total = Timings(
+            prompt_tokens=self.prompt,
+            cached_tokens=self.cached,
+            prompt_ms=sum(timing.prompt_ms for timing in self.timings),
+            generated_tokens=self.generated,
+            generated_ms=sum(timing.generated_ms for timing in self.timings),
+            draft_tokens=sum(timing.draft_tokens for timing in self.timings),
+            draft_accepted=sum(timing.draft_accepted for timing in self.timings),
+        )
+        return timings_object(total, num_answers=len(self.timings))
+
+
+def timings_object(timings: Timings, num_answers: int = 1) -> JsonObject:
+    """The timings under llama.cpp's names; always finite."""
+    prompt_n = max(timings.prompt_tokens - timings.cached_tokens, 0)
+    # The first token of an answer comes with the prompt's last pass, before `generated_ms` begins.
+    num_steps = max(timings.generated_tokens - num_answers, 0)
+    return {
+        "cache_n": timings.cached_tokens,
+        "prompt_n": prompt_n,
+        "prompt_ms": round(timings.prompt_ms, 3),
+        "prompt_per_second": per_second(prompt_n, timings.prompt_ms),
+        "predicted_n": timings.generated_tokens,
+        "predicted_ms": round(timings.generated_ms, 3),
+        "predicted_per_second": per_second(num_steps, timings.generated_ms),
+        "draft_n": timings.draft_tokens,
+        "draft_n_accepted": timings.draft_accepted,
+    }
 
 
 def per_second(count: int, milliseconds: float) -> float:

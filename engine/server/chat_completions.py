@@ -21,6 +21,7 @@ from engine.server.chat_chunks import (
     chunk_choice,
     delta_of,
     progress_chunk_part,
+    timings_object,
 )
 from engine.server.chat_request import ChatRequest, read_chat_request
 from engine.server.delivery import streamed_response, whole_response
@@ -134,7 +135,11 @@ async def _chunks(job: _Job) -> AsyncGenerator[JsonObject, None]:
                     shown = delta_of(step)
                     if shown is not None:
                         choice = chunk_choice(step.choice, shown, None, step.logprobs)
-                        yield head.chunk(fingerprint, [choice])
+                        chunk = head.chunk(fingerprint, [choice])
+                        if chat.timings_per_token:
+                            so_far = job.generation.active.timings_so_far()
+                            chunk["timings"] = timings_object(so_far)
+                        yield chunk
                 case ChoiceEnd():
                     count.add(step)
                     yield head.chunk(fingerprint, [chunk_choice(step.choice, {}, step.finish)])

@@ -11,10 +11,16 @@ from dataclasses import dataclass
 
 from engine.core.config import Effort, RunConfig
 from engine.server.chat_messages import read_messages
-from engine.server.errors import invalid_value, unsupported_parameter, unsupported_value
+from engine.server.errors import (
+    invalid_type,
+    invalid_value,
+    unsupported_parameter,
+    unsupported_value,
+)
 from engine.server.fields import Fields
 from engine.server.generation_request import Conversation, GenerationRequest
 from engine.server.levels import chat_effort, preserve_thinking
+from engine.server.response_formats import read_response_format
 from engine.server.sampling_fields import (
     read_output_cap,
     read_sampling,
@@ -34,10 +40,9 @@ REFUSED = {
     "audio": "only text is generated",
     "web_search_options": "the server never uses the network for a request",
     "chat_template": "the model's own template is used",
-    "grammar": "output cannot be constrained yet",
+    "grammar": "use response_format with a JSON schema",
     "json_schema": "use response_format",
-    "structured_outputs": "output cannot be constrained yet",
-    "stratum_mcp": "no MCP servers can be configured yet",
+    "structured_outputs": "use response_format with a JSON schema",
 }
 REFUSED_PREFIX = "guided_"
 
@@ -47,7 +52,15 @@ KNOWN = frozenset(
         *("tools", "tool_choice", "parallel_tool_calls", "response_format", "modalities"),
         *("reasoning_effort", "reasoningEffort", "reasoning", "chat_template_kwargs"),
         *("enable_thinking", "reasoning_budget_tokens", "fit_max_tokens", "timings_per_token"),
-        *("return_progress", "temperature", "top_p", "top_k", "min_p", "presence_penalty"),
+        *(
+            "return_progress",
+            "stratum_mcp",
+            "temperature",
+            "top_p",
+            "top_k",
+            "min_p",
+            "presence_penalty",
+        ),
         *("frequency_penalty", "repetition_penalty", "repeat_penalty", "penalty_last_n"),
         *("repeat_last_n", "seed", "logit_bias", "stop", "stop_sequences", *CAP_NAMES),
         # hints, accepted and ignored
@@ -65,12 +78,14 @@ class ChatRequest:
         generation: what to generate, in terms of no protocol.
         include_usage: the stream's last chunk tells the counts.
         return_progress: chunks tell how far the prompt has been read.
+        timings_per_token: chunks tell the timings so far.
     """
 
     generation: GenerationRequest
     stream: bool
     include_usage: bool
     return_progress: bool
+    timings_per_token: bool
 
 
 def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: int) -> ChatRequest:
@@ -90,7 +105,6 @@ def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: in
     effort = chat_effort(body, config.default_reasoning_effort)
     if continues:
         effort = Effort.NONE
-    _check_response_format(body)
     stream = body.boolean("stream") or False
     fit = body.boolean("fit_max_tokens")
     _note_unknown(body)
@@ -112,12 +126,15 @@ def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: in
         budget=_read_budget(body, config),
         fit_max_tokens=config.fit_max_tokens if fit is None else fit,
         choices=body.integer("n", 1, MAX_CHOICES) or 1,
+        response_format=read_response_format(body.table("response_format")),
+        mcp_servers=_read_mcp(body),
     )
     return ChatRequest(
         generation=generation,
         stream=stream,
         include_usage=stream and _read_include_usage(body),
         return_progress=body.boolean("return_progress") or False,
+        timings_per_token=body.boolean("timings_per_token") or False,
     )
 
 
@@ -126,7 +143,7 @@ def _refuse(body: Fields) -> None:
         if value is None:
             continue
         if key.startswith(REFUSED_PREFIX):
-            raise unsupported_parameter(body.at(key), "output cannot be constrained yet")
+            raise unsupported_parameter(body.at(key), "use response_format")
         if key in REFUSED and value is not False:
             raise unsupported_parameter(key, REFUSED[key])
     if body.boolean("add_generation_prompt") is False:
@@ -134,17 +151,6 @@ def _refuse(body: Fields) -> None:
     modalities = body.array("modalities")
     if modalities is not None and modalities != ["text"]:
         raise unsupported_value("modalities", 'must be ["text"]; only text is generated')
-
-
-def _check_response_format(body: Fields) -> None:
-    table = body.table("response_format")
-    if table is None:
-        return
-    kind = table.required_string("type")
-    if kind in ("json_object", "json_schema"):
-        raise unsupported_value("response_format.type", f"can not be {kind} yet; use text")
-    if kind != "text":
-        raise invalid_value("response_format.type", "must be text")
 
 
 def _read_include_usage(body: Fields) -> bool:
@@ -156,6 +162,17 @@ def _read_budget(body: Fields, config: RunConfig) -> int | None:
     """The smallest of the limits that are set; 0 is no limit."""
     wanted = (body.integer("reasoning_budget_tokens", 0), config.reasoning_budget_tokens)
     return min((limit for limit in wanted if limit), default=None)
+
+
+def _read_mcp(body: Fields) -> tuple[str, ...] | None:
+    """Names of configured MCP servers; empty = all, None = the request does not want any."""
+    value = body.get("stratum_mcp")
+    if isinstance(value, list):
+        for index, name in enumerate(value):
+            if not isinstance(name, str):
+                raise invalid_type(f"stratum_mcp[{index}]", "a string", name)
+        return tuple(value) or None
+    return () if body.boolean("stratum_mcp") else None
 
 
 def _note_unknown(body: Fields) -> None:

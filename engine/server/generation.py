@@ -121,6 +121,7 @@ class ChoiceEnd:
         reasoning: tokens of thinking among them.
         stopped: the stop string that ended it, if one did.
         is_cancelled: its owner ended it; then `finish` is `stop`.
+        prompt_tokens: tokens that were read for it, where that is not the plan's prompt alone.
     """
 
     choice: int
@@ -130,9 +131,18 @@ class ChoiceEnd:
     timings: Timings
     stopped: str | None = None
     is_cancelled: bool = False
+    prompt_tokens: int | None = None
 
 
-Step = Began | PromptRead | Delta | ChoiceEnd
+@dataclass(frozen=True, slots=True)
+class ToolEvent:
+    """Something about a tool that the server runs itself; `data` is for the client."""
+
+    choice: int
+    data: dict[str, object]
+
+
+Step = Began | PromptRead | Delta | ToolEvent | ChoiceEnd
 
 
 class Generation:
@@ -161,9 +171,13 @@ class Generation:
         """
         await self._unless_ended(self._front.queue.wait_turn(self.active.ticket))
         for choice in range(self.plan.choices):
-            async with aclosing(_Choice(self._front, self.active, self.plan, choice).steps()) as it:
-                async for step in it:
+            async with aclosing(self._answer(self.plan, choice)) as steps:
+                async for step in steps:
                     yield step
+
+    def _answer(self, plan: GenerationPlan, choice: int) -> AsyncGenerator[Step, None]:
+        """The steps of one choice, the request having its turn."""
+        return _Choice(self._front, self.active, plan, choice).steps()
 
     def close(self) -> None:
         """Give the place back and log the request; a second call does nothing."""
@@ -237,7 +251,7 @@ class _Choice:
             yield Began(self._index, "")
             yield self._end(FinishReason.CANCELLED, Timings())
             return
-        self._active.phase = Phase.READING
+        self._active.note_begin()
         self._active.on_end = lambda: self._end_from_outside(handle)
         ready = self._front.worker.ready
         yield Began(self._index, ready.fingerprint if ready is not None else "")
@@ -343,7 +357,7 @@ class _Choice:
         if done is None or (done.reason == "error" and not self._is_over):
             raise await self._worker_error(done)
         if done.reason == "repeat":
-            logger.warning("%s: one token repeated; the answer was ended", self._active.request_id)
+            logger.warning("%s: the answer went round in circles and was ended", self._active.request_id)
         reason = FinishReason.STOP if self._is_over else REASONS.get(done.reason, FinishReason.STOP)
         timings = done.timings
         self._active.cached_tokens = timings.cached_tokens

@@ -21,11 +21,17 @@ from engine.server.errors import (
 )
 from engine.server.fields import Fields, objects
 from engine.text.events import ToolSpec
-from engine.text.output_rules import ANY_TOOL, ToolChoice
+from engine.text.output_rules import ANY_TOOL, CallMode, ToolChoice
 
 MAX_TOOLS = 512
 TOOL_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 FLAT_KEYS = ("name", "description", "parameters", "strict")
+CALL_MODES = {
+    "auto": CallMode.AUTO,
+    "none": CallMode.NONE,
+    "required": CallMode.REQUIRED,
+    "any": CallMode.REQUIRED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +73,66 @@ def read_tools(body: Fields) -> ToolUse:
             raise invalid_value(entry.path, f"declares the name {spec.name} a second time")
         rendered.append(tool)
         specs[spec.name] = spec
-    parallel = body.boolean("parallel_tool_calls")
-    wanted = _calls_wanted(body, frozenset(specs))
+    choice = read_tool_choice(body, frozenset(specs))
     return ToolUse(
         rendered=tuple(rendered),
-        specs=tuple(specs.values()) if wanted else (),
-        parallel=parallel is not False,
+        specs=tuple(spec for spec in specs.values() if choice.allows(spec.name)),
+        parallel=body.boolean("parallel_tool_calls") is not False,
+        choice=choice,
     )
+
+
+def read_tool_choice(body: Fields, names: frozenset[str]) -> ToolChoice:
+    """OpenAI's `tool_choice`, in the form of chat completions or that of responses.
+
+    Args:
+        body: of the request.
+        names: the tools that are declared.
+
+    Raises:
+        ApiError: 400: it is none of the known forms, or names what is not declared.
+    """
+    value = body.get("tool_choice")
+    path = body.at("tool_choice")
+    if value is None:
+        return ANY_TOOL
+    if isinstance(value, str):
+        return ToolChoice(_read_mode(value, path, names))
+    if not isinstance(value, dict):
+        raise invalid_type(path, "a string or an object", value)
+    table = Fields(value, path)
+    kind = table.required_string("type")
+    if kind == "function":
+        return ToolChoice(CallMode.REQUIRED, frozenset({_chosen_name(table, names)}))
+    if kind != "allowed_tools":
+        raise invalid_value(table.at("type"), "must be function or allowed_tools")
+    table = table.table("allowed_tools") or table
+    mode = _read_mode(table.string("mode") or "auto", table.at("mode"), names)
+    entries = table.array("tools")
+    if not entries:
+        raise missing(table.at("tools"))
+    allowed = frozenset(_chosen_name(entry, names) for entry in objects(entries, table.at("tools")))
+    return ToolChoice(mode, allowed)
+
+
+def _read_mode(word: str, path: str, names: frozenset[str]) -> CallMode:
+    mode = CALL_MODES.get(word)
+    if mode is None:
+        raise invalid_value(path, "must be auto, none, required or a function")
+    if mode is CallMode.REQUIRED and not names:
+        raise invalid_value(path, f"is {word}, but no tools are declared")
+    return mode
+
+
+def _chosen_name(table: Fields, names: frozenset[str]) -> str:
+    function = table if table.get("name") is not None else table.table("function")
+    if function is None:
+        raise missing(table.at("function"))
+    name = function.required_string("name")
+    if name not in names:
+        reason = f"is {shortened(name)}, which tools does not declare"
+        raise invalid_value(function.at("name"), reason)
+    return name
 
 
 def decode_twice(body: Fields, key: str) -> list[object]:
@@ -108,37 +167,8 @@ def _read_tool(entry: Fields) -> tuple[dict[str, object], ToolSpec]:
             function.at("name"), "must be 1 to 128 letters, digits or any of _ . : -"
         )
     function.string("description")
-    function.boolean("strict")
+    is_strict = function.boolean("strict") is True
     parameters = function.table("parameters")
     schema = parameters.data if parameters is not None else {"type": "object", "properties": {}}
-    return {"type": "function", "function": dict(function.data)}, ToolSpec(name, schema)
-
-
-def _calls_wanted(body: Fields, names: frozenset[str]) -> bool:
-    """Whether the model may call tools; a choice that forces a call is not possible yet."""
-    choice = body.get("tool_choice")
-    if choice is None or choice == "auto":
-        return bool(names)
-    if choice == "none":
-        return False
-    if isinstance(choice, str):
-        if choice not in ("required", "any"):
-            raise invalid_value("tool_choice", "must be auto, none, required or a function")
-        if not names:
-            raise invalid_value("tool_choice", f"is {choice}, but no tools are declared")
-        raise unsupported_value("tool_choice", f"can not be {choice} yet; use auto or none")
-    if not isinstance(choice, dict):
-        raise invalid_type("tool_choice", "a string or an object", choice)
-    table = Fields(choice, "tool_choice")
-    kind = table.string("type")
-    if kind == "function":
-        function = table if table.get("name") is not None else table.table("function")
-        if function is None:
-            raise missing("tool_choice.function")
-        name = function.required_string("name")
-        if name not in names:
-            reason = f"is {shortened(name)}, which tools does not declare"
-            raise invalid_value(function.at("name"), reason)
-    elif kind != "allowed_tools":
-        raise invalid_value("tool_choice.type", "must be function or allowed_tools")
-    raise unsupported_value("tool_choice", "can not force a function yet; use auto or none")
+    tool: dict[str, object] = {"type": "function", "function": dict(function.data)}
+    return tool, ToolSpec(name, schema, is_strict)

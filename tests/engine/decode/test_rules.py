@@ -1,5 +1,7 @@
 """When answers end and what is put into them."""
 
+import pytest
+
 from engine.decode.rules import AnswerRules
 from engine.worker.messages import SamplingParams, Start
 
@@ -28,6 +30,31 @@ def test_the_cap_ends_at_its_last_token_and_a_stop_id_comes_before_it():
 def test_a_full_context_is_told_apart_from_the_cap():
     assert reasons(rules(context=12), 7, 8) == [None, "context"]
     assert reasons(rules(context=12, max_tokens=2), 7, 8) == [None, "length"]
+
+
+@pytest.mark.parametrize("length", range(2, 9))
+def test_a_short_phrase_that_comes_forty_times_ends_as_repeat(length):
+    phrase = [*range(100, 100 + length)]
+    found = reasons(
+        rules(2000, max_tokens=1000, repeat_stop_tokens=256), *[11, 12, 13], *phrase * 50
+    )
+    assert found.index("repeat") == 3 + 40 * length - 1
+    assert reasons(rules(2000, max_tokens=1000, repeat_stop_tokens=0), *phrase * 50) == [None] * (
+        50 * length
+    )
+
+
+def test_a_long_phrase_or_one_that_is_broken_does_not_end_an_answer():
+    assert set(
+        reasons(rules(2000, max_tokens=1000, repeat_stop_tokens=256), *[*range(20, 29)] * 50)
+    ) == {None}
+    broken = ([11, 12] * 39 + [13]) * 5
+    assert set(reasons(rules(2000, max_tokens=1000, repeat_stop_tokens=256), *broken)) == {None}
+
+
+def test_one_token_is_no_phrase_however_often_it_comes():
+    found = reasons(rules(2000, max_tokens=1000, repeat_stop_tokens=256), *[7] * 300)
+    assert found.index("repeat") == 255
 
 
 def test_one_token_in_a_row_ends_as_repeat_and_another_in_between_does_not():

@@ -203,7 +203,22 @@ def test_a_body_over_the_limit_is_refused_plain_and_chunked(server):
             "tools[0].function.parameters",
         ),
         ({"tools": [TOOL], "tool_choice": "sometimes"}, "invalid_value", "tool_choice"),
-        ({"tools": [TOOL], "tool_choice": "required"}, "unsupported_value", "tool_choice"),
+        ({"tool_choice": "required"}, "invalid_value", "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": 5}, "invalid_type", "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "magic"}}, "invalid_value", "tool_choice.type"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "allowed_tools": {}}},
+            "missing_required_parameter",
+            "tool_choice.allowed_tools.tools",
+        ),
+        (
+            {
+                "tools": [TOOL],
+                "tool_choice": {"type": "allowed_tools", "tools": [{"name": "other"}]},
+            },
+            "invalid_value",
+            "tool_choice.tools[0].name",
+        ),
         (
             {
                 "tools": [TOOL],
@@ -214,10 +229,27 @@ def test_a_body_over_the_limit_is_refused_plain_and_chunked(server):
         ),
         ({"functions": []}, "unsupported_parameter", "functions"),
         (
-            {"response_format": {"type": "json_object"}},
-            "unsupported_value",
-            "response_format.type",
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+            "missing_required_parameter",
+            "response_format.json_schema.schema",
         ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": []}}},
+            "invalid_type",
+            "response_format.json_schema.schema",
+        ),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"schema": {"description": "x" * 262_144}},
+                }
+            },
+            "invalid_schema",
+            "response_format.json_schema.schema",
+        ),
+        ({"stratum_mcp": "yes"}, "invalid_type", "stratum_mcp"),
+        ({"stratum_mcp": [1]}, "invalid_type", "stratum_mcp[0]"),
         ({"response_format": {"type": "xml"}}, "invalid_value", "response_format.type"),
         ({"modalities": ["text", "audio"]}, "unsupported_value", "modalities"),
         ({"audio": {}}, "unsupported_parameter", "audio"),

@@ -9,6 +9,7 @@ from engine.server.errors import ApiError
 from engine.server.fields import Fields
 from engine.server.levels import chat_effort
 from engine.server.sampling_fields import NOT_THINKING, THINKING, read_sampling
+from engine.text.output_rules import FREE_TEXT, CallMode, FormatKind
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -112,6 +113,61 @@ def test_tools_keep_their_keys_and_order_and_the_flat_form_is_nested():
     hidden = read(tools=tools, tool_choice="none").conversation.tools
     assert hidden.rendered == use.rendered  # the prompt's start, and its cache, stay as they are
     assert hidden.specs == ()
+
+
+@pytest.mark.parametrize(
+    ("choice", "mode", "callable_names"),
+    [
+        (None, CallMode.AUTO, ["a", "b"]),
+        ("auto", CallMode.AUTO, ["a", "b"]),
+        ("none", CallMode.NONE, []),
+        ("required", CallMode.REQUIRED, ["a", "b"]),
+        ("any", CallMode.REQUIRED, ["a", "b"]),
+        ({"type": "function", "function": {"name": "b"}}, CallMode.REQUIRED, ["b"]),
+        ({"type": "function", "name": "b"}, CallMode.REQUIRED, ["b"]),
+        (
+            {
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [{"type": "function", "function": {"name": "a"}}],
+                },
+            },
+            CallMode.REQUIRED,
+            ["a"],
+        ),
+        (
+            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "a"}]},
+            CallMode.AUTO,
+            ["a"],
+        ),
+    ],
+)
+def test_a_tool_choice_says_what_may_be_called_and_leaves_the_prompt_alone(
+    choice, mode, callable_names
+):
+    tools = [{"type": "function", "function": {"name": name}} for name in "ab"]
+    use = read(tools=tools, tool_choice=choice).conversation.tools
+    assert use.choice.mode is mode
+    assert [spec.name for spec in use.specs] == callable_names
+    assert len(use.rendered) == 2
+
+
+def test_strict_tools_and_formats_are_kept_apart_from_others():
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    tools = [
+        {"type": "function", "function": {"name": "a", "strict": True, "parameters": schema}},
+        {"type": "function", "function": {"name": "b", "parameters": schema}},
+    ]
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
+    request = read(tools=tools, response_format=wanted)
+    assert [spec.is_strict for spec in request.conversation.tools.specs] == [True, False]
+    assert request.response_format.kind is FormatKind.JSON_SCHEMA
+    assert request.response_format.schema == schema
+    assert request.response_format.is_strict
+    assert read(response_format={"type": "text"}).response_format == FREE_TEXT
+    plain = read(response_format={"type": "json_object"}).response_format
+    assert plain.kind is FormatKind.JSON_OBJECT
 
 
 @pytest.mark.parametrize(
