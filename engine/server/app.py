@@ -11,6 +11,7 @@ from engine.server.control import control_routes
 from engine.server.front import Front
 from engine.server.gateway import Gateway
 from engine.server.health import health_routes
+from engine.server.messages_api import messages_routes
 from engine.server.models import models_routes
 from engine.server.page_routes import page_routes
 from engine.server.status import status_routes
@@ -37,6 +38,7 @@ def make_app(front: Front) -> ASGIApp:
     """The application of a server process."""
     routes: list[BaseRoute] = [
         *chat_routes(front),
+        *messages_routes(front),
         *models_routes(front),
         *health_routes(front),
         *status_routes(front),

@@ -94,11 +94,11 @@ class ApiError(Exception):
 
     def anthropic_body(self, request_id: str | None = None) -> dict[str, object]:
         """The whole body for `/v1/messages*`; without the id it is the data of an error event."""
-        error = {"type": self.anthropic_type, "message": self._anthropic_message()}
+        error = {"type": self.anthropic_type, "message": self.anthropic_message()}
         body: dict[str, object] = {"type": "error", "error": error}
         return body if request_id is None else {**body, "request_id": request_id}
 
-    def _anthropic_message(self) -> str:
+    def anthropic_message(self) -> str:
         """The sentence; about the context in the words by which agents know that they must compact."""
         if self.code != "context_length_exceeded":
             return self.message

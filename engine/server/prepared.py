@@ -72,13 +72,24 @@ def prepare(front: Front, request: GenerationRequest) -> Prepared:
     headers = {"x-seed": str(request.sampling.seed)}
     if room.header is not None:
         headers["x-fit-max-tokens"] = room.header
-    if conversation.tools.ignored:
-        headers["x-ignored-tools"] = ", ".join(conversation.tools.ignored)
+    headers.update(ignored_tools_header(conversation))
     return Prepared(model, plan, room.header, headers)
 
 
-def render(front: Front, conversation: Conversation) -> ChatPrompt:
+def ignored_tools_header(conversation: Conversation) -> dict[str, str]:
+    """The header that names the tools that were left out of the prompt; none when none were."""
+    ignored = conversation.tools.ignored
+    return {"x-ignored-tools": ", ".join(ignored)} if ignored else {}
+
+
+def render(front: Front, conversation: Conversation, *, is_bounded: bool = True) -> ChatPrompt:
     """The prompt of a conversation; it may still be longer than the context.
+
+    Args:
+        front: has the model's template and tokenizer.
+        conversation: what to render.
+        is_bounded: refuse a prompt that is certain to be too long without counting its tokens; a
+            prompt that is only counted may have any length.
 
     Raises:
         ApiError: 400: the template refuses it, or it is certain to be too long.
@@ -93,7 +104,7 @@ def render(front: Front, conversation: Conversation) -> ChatPrompt:
                 ThinkingLevel(conversation.effort.value), conversation.preserve_thinking
             ),
             answer_start=continued,
-            max_tokens=front.context,
+            max_tokens=front.context if is_bounded else None,
         )
     except PromptTooLongError as error:
         least = error.least_tokens

@@ -1,0 +1,135 @@
+"""The bodies of `/v1/messages` and `count_tokens`, checked and put in our terms (spec/api.md 9.3).
+
+Fields that are only hints (`metadata`, `cache_control`, `context_management`, ...) are ignored, and
+so is whatever is unknown: clients send new ones with every release.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from engine.core.config import Effort, RunConfig
+from engine.server.anthropic_messages import read_messages
+from engine.server.anthropic_thinking import read_thinking
+from engine.server.anthropic_tools import read_tools
+from engine.server.errors import invalid_value, missing, unsupported_parameter, unsupported_value
+from engine.server.fields import Fields
+from engine.server.generation_request import Conversation, GenerationRequest
+from engine.server.sampling_fields import read_sampling, read_stops
+from engine.text.output_rules import FREE_TEXT, FormatKind, ResponseFormat
+
+logger = logging.getLogger(__name__)
+
+MAX_MODEL_CHARS = 512
+
+KNOWN = frozenset(
+    {
+        *("model", "messages", "system", "max_tokens", "stream", "tools", "tool_choice"),
+        *("thinking", "output_config", "output_format", "stop_sequences", "temperature"),
+        *("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "seed", "logit_bias"),
+        *("repetition_penalty", "repeat_penalty", "penalty_last_n", "repeat_last_n", "stop"),
+        *("reasoning_budget_tokens", "fit_max_tokens", "mcp_servers"),
+        # hints, accepted and ignored
+        *("metadata", "service_tier", "cache_control", "container", "context_management"),
+        *("betas", "speed", "inference_geo", "diagnostics"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesRequest:
+    """A checked request of `/v1/messages`."""
+
+    generation: GenerationRequest
+    stream: bool
+
+
+def read_messages_request(
+    data: dict[str, object], config: RunConfig, vocab_size: int
+) -> MessagesRequest:
+    """Check a body.
+
+    Raises:
+        ApiError: 400 for the first problem.
+    """
+    body = Fields(data)
+    model = read_model(body)
+    cap = body.integer("max_tokens", 1)
+    if cap is None:
+        raise missing("max_tokens")
+    conversation, budget = read_conversation(body, config)
+    sampling = read_sampling(body, conversation.effort, config.sampling, vocab_size)
+    stream = body.boolean("stream") or False
+    fit = body.boolean("fit_max_tokens")
+    _note_unknown(body)
+    generation = GenerationRequest(
+        model=model,
+        conversation=conversation,
+        sampling=sampling,
+        stops=read_stops(body),
+        cap=cap,
+        budget=_smallest(
+            budget, body.integer("reasoning_budget_tokens", 0), config.reasoning_budget_tokens
+        ),
+        fit_max_tokens=config.fit_max_tokens if fit is None else fit,
+        response_format=_read_format(body),
+    )
+    return MessagesRequest(generation, stream)
+
+
+def read_conversation(body: Fields, config: RunConfig) -> tuple[Conversation, int | None]:
+    """What the prompt is made of (all that `count_tokens` needs), and the budget for thinking.
+
+    Raises:
+        ApiError: 400 for the first problem.
+    """
+    if body.array("mcp_servers"):
+        raise unsupported_parameter("mcp_servers", "the server connects to none for a request")
+    messages = read_messages(body)
+    tools = read_tools(body)
+    effort, budget = read_thinking(body, config)
+    continues = messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1]
+    if continues:
+        effort = Effort.NONE
+    conversation = Conversation(tuple(messages), tools, effort, continues=continues)
+    return conversation, budget
+
+
+def read_model(body: Fields) -> str | None:
+    """The name that the client gave.
+
+    Raises:
+        ApiError: 400: it is no string, or too long to be echoed.
+    """
+    model = body.string("model")
+    if model is not None and len(model) > MAX_MODEL_CHARS:
+        raise invalid_value("model", f"may be at most {MAX_MODEL_CHARS} characters long")
+    return model or None
+
+
+def _read_format(body: Fields) -> ResponseFormat:
+    """The form of the answer: `output_config.format`, or its older place at the top."""
+    output = body.table("output_config")
+    table = output.table("format") if output is not None else None
+    if table is None:
+        table = body.table("output_format")
+    if table is None:
+        return FREE_TEXT
+    if table.required_string("type") != "json_schema":
+        raise unsupported_value(table.at("type"), "must be json_schema")
+    schema = table.table("schema")
+    if schema is None:
+        raise missing(table.at("schema"))
+    return ResponseFormat(FormatKind.JSON_SCHEMA, schema.data, path=schema.path)
+
+
+def _smallest(*limits: int | None) -> int | None:
+    """The smallest of the limits that are set; 0 is no limit."""
+    return min((limit for limit in limits if limit), default=None)
+
+
+def _note_unknown(body: Fields) -> None:
+    unknown = sorted(key[:40] for key in body.data if key not in KNOWN)
+    if unknown:
+        logger.debug("ignored fields: %s", ", ".join(unknown))
