@@ -7,16 +7,24 @@ A page is shared when a checkpoint and a sequence, or two sequences, hold the sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine.core.errors import ResourceError
 
 
 class PagePool:
-    """Reference counts of a fixed number of pages."""
+    """Reference counts of a fixed number of pages.
+
+    Attributes:
+        give_back: called when no page is free; lets go of what can be missed, and says whether it
+            did. It must not take pages itself.
+    """
 
     def __init__(self, num_pages: int, page_tokens: int) -> None:
         if num_pages < 1 or page_tokens < 1:
             raise ValueError("a pool needs pages, and pages need tokens")
         self.page_tokens = page_tokens
+        self.give_back: Callable[[], bool] | None = None
         self._references = [0] * num_pages
         self._free = list(range(num_pages - 1, -1, -1))
 
@@ -36,6 +44,8 @@ class PagePool:
         Raises:
             ResourceError: all pages are held.
         """
+        while not self._free and self.give_back is not None and self.give_back():
+            pass
         if not self._free:
             tokens = self.num_pages * self.page_tokens
             raise ResourceError(

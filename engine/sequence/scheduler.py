@@ -30,6 +30,7 @@ from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
 from engine.ops.base import CHUNK_TOKENS
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted, PassResult
+from engine.sequence.sessions import SessionFigures, Sessions, Visit
 from engine.sequence.state import SequenceState
 from engine.worker.messages import (
     Done,
@@ -89,7 +90,7 @@ class _Request:
     sampler: Sampler
     tokens: list[int]
     began_at: float
-    num_cached: int = 0
+    visit: Visit
     first_token_at: float | None = None
     forced: deque[int] = field(default_factory=deque)
     is_cancelled: bool = False
@@ -122,6 +123,7 @@ class Scheduler:
         emit: called with every event, in order.
         between_layers: called after each layer; may call `submit`, `cancel` and `force`.
         clock: seconds.
+        sessions: keeps conversations warm; None = every request begins anew.
     """
 
     def __init__(
@@ -131,12 +133,14 @@ class Scheduler:
         emit: Callable[[Event], None],
         between_layers: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
+        sessions: Sessions | None = None,
     ) -> None:
         self._model = model
         self._limits = limits
         self._emit = emit
         self._between_layers = between_layers
         self._clock = clock
+        self._sessions = sessions
         self._waiting: deque[Start] = deque()
         self._running: list[_Request] = []
         self._forced_early: dict[str, deque[int]] = {}
@@ -149,7 +153,16 @@ class Scheduler:
     def status(self, memory_bytes: int) -> StatusReport:
         """What is going on."""
         used = sum(request.state.length for request in self._running)
-        return StatusReport(len(self._running), len(self._waiting), used, memory_bytes)
+        warm = SessionFigures() if self._sessions is None else self._sessions.figures
+        return StatusReport(
+            running=len(self._running),
+            waiting=len(self._waiting),
+            context_used_tokens=used,
+            memory_bytes=memory_bytes,
+            warm_sessions=warm.sessions,
+            warm_tokens=warm.tokens,
+            warm_bytes=warm.num_bytes,
+        )
 
     # -- commands; also while a pass is under way ------------------------------------------------
 
@@ -248,9 +261,11 @@ class Scheduler:
                 sampler=Sampler(start.sampling),
                 tokens=list(start.prompt),
                 began_at=self._clock(),
+                visit=Visit(self._sessions, start.prompt, start.shared_prefix, start.turn_start),
                 forced=self._forced_early.pop(start.request_id, deque()),
             )
             self._running.append(request)
+            request.visit.resume(state)
             self._report_prompt(request)
 
     def _choose_parts(self) -> list[_Part]:
@@ -262,9 +277,12 @@ class Scheduler:
             if request.num_pending == 1:
                 parts.append(_Part(request, 1))
                 continue
-            num_rows = chunk_rows(
-                request.state.length, request.num_pending, room, self._limits.prompt_chunk
-            )
+            if request.visit.resume(request.state):  # others have read its beginning meanwhile
+                self._report_prompt(request)
+            length = request.state.length
+            num_rows = chunk_rows(length, request.num_pending, room, self._limits.prompt_chunk)
+            if length < len(request.start.prompt):
+                num_rows = min(num_rows, request.visit.next_stop(length) - length)
             if num_rows:
                 parts.append(_Part(request, num_rows))
                 room -= num_rows
@@ -288,6 +306,7 @@ class Scheduler:
         for index, part in enumerate(parts):
             is_last = part.is_last
             part.request.state.commit(part.num_rows)
+            part.request.visit.note(part.request.state)
             if part.request.is_cancelled:
                 continue
             if part.request.first_token_at is None:
@@ -337,10 +356,12 @@ class Scheduler:
             if num_top >= 0:
                 logprobs.append(token_logprobs(logits, token_id, num_top))
         request.forced.extendleft(reversed(outcome.append))
+        request.rules.drop_late(request.forced)
         while outcome.reason is None and request.forced:
             token_id = request.forced.popleft()
             outcome = request.rules.accept(token_id, is_forced=True)
             request.forced.extendleft(reversed(outcome.append))
+            request.rules.drop_late(request.forced)
             added.append(token_id)
             request.sampler.note(token_id)
             if num_top >= 0:
@@ -366,28 +387,29 @@ class Scheduler:
 
     def _end(self, request: _Request, reason: str, message: str = "") -> None:
         self._running.remove(request)
-        self._release(request)
+        self._release(request, is_sound=reason != "error")
         for other in self._running:
             other.shortage = ""
         now = self._clock()
         first_at = request.first_token_at if request.first_token_at is not None else now
         timings = Timings(
             prompt_tokens=len(request.start.prompt),
-            cached_tokens=request.num_cached,
+            cached_tokens=request.visit.num_cached,
             prompt_ms=(first_at - request.began_at) * 1000,
             generated_tokens=request.rules.num_generated,
             generated_ms=(now - first_at) * 1000,
         )
         self._emit(Done(request.start.request_id, reason, timings, message))
 
-    def _release(self, request: _Request) -> None:
-        """A request's sequence is not needed any more; the place for keeping it warm."""
+    def _release(self, request: _Request, *, is_sound: bool) -> None:
+        """A request's sequence is not needed any more; what it has come to is kept warm."""
+        request.visit.end(request.state, request.tokens, is_sound=is_sound)
         request.state.release()
 
     def _report_prompt(self, request: _Request) -> None:
         total = len(request.start.prompt)
         read = min(request.state.length, total)
-        self._emit(PromptProgress(request.start.request_id, read, total, request.num_cached))
+        self._emit(PromptProgress(request.start.request_id, read, total, request.visit.num_cached))
 
 
 def chunk_rows(length: int, num_pending: int, room: int, prompt_chunk: int) -> int:

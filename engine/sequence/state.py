@@ -143,6 +143,11 @@ class SequenceState:
         for view in store.fixed_arrays(self.slot, 0):
             view[...] = 0.0
 
+    @property
+    def fixed_bytes(self) -> int:
+        """What a checkpoint's fixed-size part takes."""
+        return sum(view.nbytes for view in self._store.fixed_arrays(self.slot, self.half))
+
     # -- passes, called by the model -------------------------------------------------------------
 
     def begin_pass(self, token_ids: Sequence[int], rope_positions: IntArray | None) -> OpenPass:

@@ -51,6 +51,54 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class ParameterRule:
+    """One parameter of a tool, as a call's grammar knows it.
+
+    Attributes:
+        name: between `<parameter=` and `>`.
+        is_required: a call without it is not complete.
+        grammar: what follows the opening line up to the closing tag and its newline, as a grammar
+            of llguidance; empty = raw text, which nothing restricts but the closing tag.
+    """
+
+    name: str
+    is_required: bool
+    grammar: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRule:
+    """A tool that may be called."""
+
+    name: str
+    parameters: tuple[ParameterRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What an answer may look like, enforced while tokens are chosen; thinking stays free.
+
+    Made by `engine.text.grammar`. The worker needs `call_open_id` and `call_close_id` with it.
+
+    Attributes:
+        calls: `banned` (the call token never comes), `allowed` (a call may come; once its token is
+            there, the rules of `tools` hold) or `required` (nothing but calls).
+        tools: which may be called.
+        is_parallel: one answer may hold several calls.
+        document: grammar of llguidance for the whole answer, unless that is calls; empty = free text.
+    """
+
+    calls: str
+    tools: tuple[ToolRule, ...] = ()
+    is_parallel: bool = True
+    document: str = ""
+
+    def __post_init__(self) -> None:
+        if self.calls not in {"banned", "allowed", "required"}:
+            raise ValueError(f"calls cannot be {self.calls!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Generate: tokens of the prompt, how to sample, when to stop.
 
@@ -69,6 +117,11 @@ class Start:
             what follows it.
         call_open_id: penalties are off from this token ...
         call_close_id: ... to this one (arguments must reproduce text); -1 = none.
+        constraint: what the answer may look like after its thinking; None = anything.
+        shared_prefix: so many first tokens other conversations may begin with too (the system
+            turn); 0 = nothing is known.
+        turn_start: where the turn that is to be written begins in the prompt. A later prompt of the
+            conversation agrees up to there, whatever it makes of this answer; 0 = unknown.
     """
 
     kind: ClassVar[str] = "start"
@@ -84,6 +137,9 @@ class Start:
     budget_ids: tuple[int, ...] = ()
     call_open_id: int = -1
     call_close_id: int = -1
+    constraint: Constraint | None = None
+    shared_prefix: int = 0
+    turn_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +271,20 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """What the worker does now: an answer, or a sign of life in a long pass."""
+    """What the worker does now: an answer, or a sign of life in a long pass.
+
+    `warm_sessions` are conversations that can be gone on with; their checkpoints hold the states
+    after `warm_tokens` tokens (those that several share counted once) in `warm_bytes` of memory.
+    """
 
     kind: ClassVar[str] = "status_report"
     running: int
     waiting: int
     context_used_tokens: int
     memory_bytes: int
+    warm_sessions: int = 0
+    warm_tokens: int = 0
+    warm_bytes: int = 0
 
 
 Message = (
