@@ -14,6 +14,7 @@ from engine.server.health import health_routes
 from engine.server.messages_api import messages_routes
 from engine.server.models import models_routes
 from engine.server.page_routes import page_routes
+from engine.server.responses import responses_routes
 from engine.server.status import status_routes
 
 
@@ -39,6 +40,7 @@ def make_app(front: Front) -> ASGIApp:
     routes: list[BaseRoute] = [
         *chat_routes(front),
         *messages_routes(front),
+        *responses_routes(front),
         *models_routes(front),
         *health_routes(front),
         *status_routes(front),

@@ -9,6 +9,7 @@ or reads nothing for a minute.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
@@ -27,8 +28,11 @@ SSE_HEADERS = {
 KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
 
-# Chunks that wait for the connection; beyond these the generator waits too.
-QUEUED_CHUNKS = 256
+# Bytes that wait for the connection; beyond these the generator waits too.
+BUFFERED_BYTES = 1 << 20
+
+# Sent at once; small enough that every slow but living reader takes it in the time below.
+PIECE_BYTES = 1 << 16
 
 # A client that takes nothing for this long counts as gone.
 READER_SILENCE_S = 60.0
@@ -47,6 +51,65 @@ def named_event(name: str, value: object) -> bytes:
 def comment_keep_alive() -> bytes:
     """The keep-alive that every client of server-sent events skips."""
     return KEEP_ALIVE
+
+
+class _Buffer:
+    """Bytes between the generator and the connection."""
+
+    def __init__(self) -> None:
+        self._chunks: deque[bytes] = deque()
+        self._num_bytes = 0
+        self._is_closed = False
+        self._has_news = asyncio.Event()
+        self._has_room = asyncio.Event()
+
+    async def put(self, chunk: bytes) -> None:
+        """Add a chunk, as soon as there is room."""
+        while self._num_bytes >= BUFFERED_BYTES:
+            self._has_room.clear()
+            await self._has_room.wait()
+        self._chunks.append(chunk)
+        self._num_bytes += len(chunk)
+        self._has_news.set()
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._is_closed = True
+        self._has_news.set()
+
+    def wake(self) -> None:
+        """End a `wait_for_news`."""
+        self._has_news.set()
+
+    async def wait_for_news(self, timeout_s: float) -> bool:
+        """Wait for bytes, the end or `wake`; false when nothing happened in time."""
+        if self._chunks or self._is_closed:
+            return True
+        self._has_news.clear()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._has_news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything has been taken, and nothing more comes."""
+        return self._is_closed and not self._chunks
+
+    def take(self) -> bytes:
+        """The next bytes, whole chunks unless one alone is larger than a piece."""
+        taken = bytearray()
+        while self._chunks and len(taken) < PIECE_BYTES:
+            chunk = self._chunks.popleft()
+            room = PIECE_BYTES - len(taken)
+            taken += chunk[:room]
+            if len(chunk) > room:
+                self._chunks.appendleft(chunk[room:])
+        self._num_bytes -= len(taken)
+        self._has_room.set()
+        return bytes(taken)
 
 
 class SseResponse(Response):
@@ -75,13 +138,14 @@ class SseResponse(Response):
         Raises:
             ClientGone: the client closed the connection, or stopped reading.
         """
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_CHUNKS)
-        producer = asyncio.create_task(self._produce(queue))
+        buffer = _Buffer()
+        producer = asyncio.create_task(self._produce(buffer))
         gone = asyncio.create_task(wait_until_gone(receive))
+        gone.add_done_callback(lambda _: buffer.wake())
         try:
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)
-            await self._send_all(queue, gone, send)
+            await self._send_all(buffer, gone, send)
             await producer  # its error, if it had one
         finally:
             for task in (producer, gone):
@@ -89,42 +153,25 @@ class SseResponse(Response):
             await asyncio.gather(producer, gone, return_exceptions=True)
             self._on_close()
 
-    async def _produce(self, queue: asyncio.Queue[bytes | None]) -> None:
+    async def _produce(self, buffer: _Buffer) -> None:
         try:
             async with aclosing(self._chunks) as chunks:
                 async for chunk in chunks:
-                    await queue.put(chunk)
-        except Exception:
-            await queue.put(None)
-            raise
-        await queue.put(None)  # not when cancelled: nobody reads any more
+                    await buffer.put(chunk)
+        finally:
+            buffer.close()
 
-    async def _send_all(
-        self, queue: asyncio.Queue[bytes | None], gone: asyncio.Task[None], send: Send
-    ) -> None:
+    async def _send_all(self, buffer: _Buffer, gone: asyncio.Task[None], send: Send) -> None:
         is_last = False
         while not is_last:
-            getter = asyncio.ensure_future(queue.get())
+            has_news = await buffer.wait_for_news(self._keepalive_s)
+            if gone.done():
+                raise ClientGone
+            body = buffer.take() if has_news else self._keep_alive()
+            is_last = buffer.is_finished
+            message = {"type": "http.response.body", "body": body, "more_body": not is_last}
             try:
-                await asyncio.wait(
-                    {getter, gone},
-                    timeout=self._keepalive_s,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if gone.done():
-                    raise ClientGone
-                chunk = getter.result() if getter.done() else self._keep_alive()
-            finally:
-                getter.cancel()
-            body = bytearray()
-            while chunk is not None:
-                body += chunk
-                if queue.empty():
-                    break
-                chunk = queue.get_nowait()
-            is_last = chunk is None
-            message = {"type": "http.response.body", "body": bytes(body), "more_body": not is_last}
-            try:
-                await asyncio.wait_for(send(message), READER_SILENCE_S)
+                async with asyncio.timeout(READER_SILENCE_S):
+                    await send(message)
             except TimeoutError as error:
                 raise ClientGone from error
