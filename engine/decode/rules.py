@@ -87,6 +87,11 @@ class AnswerRules:
         self._can_rescue = self._is_thinking and bool(start.rescue_ids)
         self._repeats = Repeats(start.repeat_stop_tokens)
 
+    def drop_late(self, forced: deque[int]) -> None:
+        """Drop tokens that were to close thinking which the model has closed meanwhile."""
+        if not self._is_thinking and self._start.think_close_id in forced:
+            forced.clear()
+
     def accept(self, token_id: int, *, is_forced: bool = False) -> Outcome:
         """Take one token, sampled or forced; a forced one never ends the answer as a stop id."""
         start = self._start

@@ -30,6 +30,8 @@ class ActiveRequest:
         abort_error: what to answer with when it was ended from outside.
         end_now: set by both.
         on_end: told when it is set; the running generation stops the worker there.
+        is_thinking_unwanted: its owner wants the answer now.
+        on_answer_now: told when that is set; the running generation ends the thinking there.
     """
 
     def __init__(self, request_id: str, protocol: str, prompt_tokens: int, ticket: Ticket) -> None:
@@ -48,6 +50,8 @@ class ActiveRequest:
         self.abort_error: ApiError | None = None
         self.end_now = asyncio.Event()
         self.on_end: Callable[[], None] | None = None
+        self.is_thinking_unwanted = False
+        self.on_answer_now: Callable[[], None] | None = None
         self._started_s = time.monotonic()
         self._reading_s: float | None = None
         self._first_token_s: float | None = None
@@ -110,6 +114,12 @@ class ActiveRequest:
         """End the request with an error."""
         self.abort_error = error
         self._end()
+
+    def stop_thinking(self) -> None:
+        """Go over to the answer; a request that has not begun will not think."""
+        self.is_thinking_unwanted = True
+        if self.on_answer_now is not None:
+            self.on_answer_now()
 
     def _end(self) -> None:
         self.end_now.set()

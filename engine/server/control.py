@@ -29,6 +29,11 @@ def control_routes(front: Front) -> list[Route]:
         front.active.find(request_id).cancel()
         return json_response({"id": request_id, "status": "cancelled"})
 
+    async def stop_thinking(request: Request) -> Response:
+        request_id = request.path_params["request_id"]
+        front.active.find(request_id).stop_thinking()
+        return json_response({"id": request_id, "status": "answering"})
+
     async def shutdown(request: Request) -> Response:
         if not _is_loopback_peer(request):
             raise ApiError(
@@ -43,6 +48,7 @@ def control_routes(front: Front) -> list[Route]:
 
     return [
         Route(REQUESTS_PREFIX + "{request_id}/cancel", cancel, methods=["POST"]),
+        Route(REQUESTS_PREFIX + "{request_id}/stop_thinking", stop_thinking, methods=["POST"]),
         Route(SHUTDOWN_PATH, shutdown, methods=["POST"]),
     ]
 

@@ -28,6 +28,7 @@ from engine.text.output_rules import FREE_TEXT, ResponseFormat
 from engine.text.parser import Phase as AnswerPhase
 from engine.worker.answer_limits import (
     ordered_stop_ids,
+    thinking_end_ids,
     with_call_rules,
     with_thinking_rules,
 )
@@ -253,6 +254,9 @@ class _Choice:
             return
         self._active.note_begin()
         self._active.on_end = lambda: self._end_from_outside(handle)
+        self._active.on_answer_now = lambda: self._answer_now(handle)
+        if self._active.is_thinking_unwanted:
+            self._answer_now(handle)
         ready = self._front.worker.ready
         yield Began(self._index, ready.fingerprint if ready is not None else "")
         done: Done | None = None
@@ -270,6 +274,7 @@ class _Choice:
                         done = message
         finally:
             self._active.on_end = None
+            self._active.on_answer_now = None
             handle.cancel()
         for step in await self._finish(done):
             yield step
@@ -278,6 +283,11 @@ class _Choice:
         handle.cancel()
         if self._active.abort_error is not None:  # not waited for: the worker may hang
             handle.put(Done(handle.request_id, "cancelled", Timings()))
+
+    def _answer_now(self, handle: RequestHandle) -> None:
+        if self._answer.phase is AnswerPhase.THINKING:  # the worker drops it if that just ended
+            end_ids = thinking_end_ids(self._front.model.tokenizer)
+            self._front.worker.force(handle.request_id, end_ids)
 
     async def _begin(self) -> RequestHandle | None:
         """Wait for the model and start there; None when the owner cancelled meanwhile."""
@@ -357,7 +367,9 @@ class _Choice:
         if done is None or (done.reason == "error" and not self._is_over):
             raise await self._worker_error(done)
         if done.reason == "repeat":
-            logger.warning("%s: the answer went round in circles and was ended", self._active.request_id)
+            logger.warning(
+                "%s: the answer went round in circles and was ended", self._active.request_id
+            )
         reason = FinishReason.STOP if self._is_over else REASONS.get(done.reason, FinishReason.STOP)
         timings = done.timings
         self._active.cached_tokens = timings.cached_tokens

@@ -33,16 +33,26 @@ def with_thinking_rules(start: Start, tokenizer: Tokenizer, budget: int | None) 
         tokenizer: gives the ids.
         budget: most thinking tokens, None or 0 = no limit.
     """
-    close_id = tokenizer.structure.think_end
-    if close_id is None:
+    close = _close_ids(tokenizer)
+    if not close:
         return start
-    close = (close_id, *tokenizer.encode(AFTER_THINKING))
-    start = replace(start, think_close_id=close_id, rescue_ids=close)
+    start = replace(start, think_close_id=close[0], rescue_ids=close)
     if not budget:
         return start
-    budget_ids = (*tokenizer.encode(BUDGET_SENTENCE), *close)
+    budget_ids = thinking_end_ids(tokenizer)
     budget = max(1, min(budget, start.max_tokens - len(budget_ids) - 1))
     return replace(start, think_budget=budget, budget_ids=budget_ids)
+
+
+def thinking_end_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What ends thinking from outside: a sentence, the close, a blank line; empty = no thinking."""
+    close = _close_ids(tokenizer)
+    return (*tokenizer.encode(BUDGET_SENTENCE), *close) if close else ()
+
+
+def _close_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
+    close_id = tokenizer.structure.think_end
+    return () if close_id is None else (close_id, *tokenizer.encode(AFTER_THINKING))
 
 
 def ordered_stop_ids(tokenizer: Tokenizer) -> tuple[int, ...]:

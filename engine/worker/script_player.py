@@ -228,6 +228,7 @@ class ScriptPlayer:
                 self._end(playing, outcome.reason)
                 return
             playing.forced.extendleft(reversed(outcome.append))
+            playing.rules.drop_late(playing.forced)
             if is_forced and not was_forced and answer.after_force is not None:
                 scripted = deque(self._tokenizer.encode(answer.after_force, parse_special=True))
                 scripted.extend(start.stop_ids[:1])

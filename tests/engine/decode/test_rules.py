@@ -1,5 +1,7 @@
 """When answers end and what is put into them."""
 
+from collections import deque
+
 import pytest
 
 from engine.decode.rules import AnswerRules
@@ -100,3 +102,17 @@ def test_tool_calls_are_noticed_from_open_to_close():
         subject.accept(token_id)
         seen.append(subject.is_in_call)
     assert seen == [False, True, True, False, False]
+
+
+def test_forced_tokens_that_come_too_late_to_close_thinking_are_dropped():
+    subject = rules(think_close_id=9)
+    forced = deque((8, 9, 10))
+    subject.accept(7)
+    subject.drop_late(forced)
+    assert list(forced) == [8, 9, 10]
+    subject.accept(9)  # the model itself
+    subject.drop_late(forced)
+    assert not forced
+    rest = deque((10,))  # what follows the close goes on
+    subject.drop_late(rest)
+    assert list(rest) == [10]

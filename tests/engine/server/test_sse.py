@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from engine.server.bodies import ClientGone
-from engine.server.sse import QUEUED_CHUNKS, SseResponse
+from engine.server.sse import BUFFERED_BYTES, PIECE_BYTES, SseResponse
 
 
 class Connection:
@@ -38,12 +38,12 @@ def response(chunks, closed, keepalive_s=5.0):
 
 async def test_everything_is_sent_in_order_and_closed():
     async def chunks():
-        for index in range(3 * QUEUED_CHUNKS):
+        for index in range(1000):
             yield f"{index},".encode()
 
     closed, connection = [], Connection()
     await response(chunks(), closed)({}, connection.receive, connection.send)
-    assert connection.body == "".join(f"{i}," for i in range(3 * QUEUED_CHUNKS)).encode()
+    assert connection.body == "".join(f"{i}," for i in range(1000)).encode()
     assert connection.finished
     assert closed == [True]
 
@@ -59,7 +59,7 @@ async def test_a_silence_is_filled_with_comments():
     assert connection.body.endswith(b"data: x\n\n")
 
 
-@pytest.mark.parametrize("produced", [0, 1, 10 * QUEUED_CHUNKS])
+@pytest.mark.parametrize("produced", [0, 1, 10_000])
 async def test_a_client_that_goes_away_ends_the_generator(produced):
     ended = []
 
@@ -92,6 +92,35 @@ async def test_a_client_that_reads_nothing_counts_as_gone(monkeypatch):
     with pytest.raises(ClientGone):
         await asyncio.wait_for(sending, 2)
     assert closed == [True]
+
+
+async def test_a_slow_reader_holds_up_the_generator_and_loses_nothing():
+    produced = 0
+    chunk = b"x" * 10_000
+
+    async def chunks():
+        nonlocal produced
+        for _ in range(300):
+            produced += len(chunk)
+            yield chunk
+
+    may_read = asyncio.Event()
+    connection = Connection()
+    pieces = []
+
+    async def send(message):
+        await may_read.wait()
+        pieces.append(len(message.get("body", b"")))
+        await connection.send(message)
+
+    task = asyncio.create_task(response(chunks(), [])({}, connection.receive, send))
+    await asyncio.sleep(0.05)
+    assert BUFFERED_BYTES <= produced <= BUFFERED_BYTES + 3 * len(chunk)
+    may_read.set()
+    await asyncio.wait_for(task, 5)
+    assert len(connection.body) == 300 * len(chunk)
+    assert connection.finished
+    assert max(pieces) <= PIECE_BYTES
 
 
 async def test_a_failing_generator_ends_the_response_and_is_reported():
