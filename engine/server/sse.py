@@ -90,7 +90,8 @@ class _Buffer:
             async with asyncio.timeout(timeout_s):
                 await self._has_news.wait()
         except TimeoutError:
-            return False
+            # Bytes may have come in this moment; a numbered keep-alive must not overtake them.
+            return bool(self._chunks) or self._is_closed
         return True
 
     @property
