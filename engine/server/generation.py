@@ -24,7 +24,6 @@ from engine.server.logprobs import LogprobAligner
 from engine.server.tool_fields import ToolUse
 from engine.text.answer import AnswerStream
 from engine.text.events import CallEnd, ContentDelta, Event, FinishReason
-from engine.text.output_rules import FREE_TEXT, ResponseFormat
 from engine.text.parser import Phase as AnswerPhase
 from engine.worker.answer_limits import (
     ordered_stop_ids,
@@ -35,6 +34,7 @@ from engine.worker.answer_limits import (
 from engine.worker.death import WorkerDied
 from engine.worker.handle import RequestHandle
 from engine.worker.messages import (
+    Constraint,
     Done,
     PromptProgress,
     Ready,
@@ -68,7 +68,7 @@ class GenerationPlan:
     Attributes:
         prompt: token ids.
         max_tokens: most tokens of one choice.
-        response_format: what form the answer's text must have.
+        constraint: what the answer may look like; None = anything.
         budget: most thinking tokens, None = no limit.
         choices: how many answers, one after the other; the seed grows by one for each.
     """
@@ -79,7 +79,7 @@ class GenerationPlan:
     sampling: SamplingParams
     stops: tuple[str, ...] = ()
     tools: ToolUse = NO_TOOLS
-    response_format: ResponseFormat = FREE_TEXT
+    constraint: Constraint | None = None
     budget: int | None = None
     choices: int = 1
 
@@ -319,8 +319,9 @@ class _Choice:
             stop_ids=ordered_stop_ids(tokenizer),
             sampling=sampling,
             repeat_stop_tokens=self._front.config.repeat_stop_tokens,
+            constraint=plan.constraint,
         )
-        if plan.tools.specs:
+        if plan.tools.specs or plan.constraint is not None:
             start = with_call_rules(start, tokenizer)
         if plan.starts_in_thinking:
             start = with_thinking_rules(start, tokenizer, plan.budget)

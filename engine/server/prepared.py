@@ -21,6 +21,9 @@ from engine.server.errors import ApiError
 from engine.server.front import Front
 from engine.server.generation import Generation, GenerationPlan
 from engine.server.generation_request import Conversation, GenerationRequest
+from engine.server.tool_fields import ToolUse
+from engine.text.grammar import AnswerGrammar, SchemaError, answer_grammar
+from engine.text.output_rules import ANY_TOOL, ResponseFormat
 from engine.text.prompt import ChatPrompt, PromptTooLongError
 from engine.text.template import TemplateOptions, ThinkingLevel
 
@@ -58,6 +61,7 @@ def prepare(front: Front, request: GenerationRequest) -> Prepared:
     room = output_room(
         len(prompt.token_ids), request.cap, front.context, fit=request.fit_max_tokens
     )
+    grammar = _grammar(conversation.tools, request.response_format)
     plan = GenerationPlan(
         prompt=tuple(prompt.token_ids),
         starts_in_thinking=prompt.starts_in_thinking,
@@ -65,7 +69,7 @@ def prepare(front: Front, request: GenerationRequest) -> Prepared:
         sampling=request.sampling,
         stops=request.stops,
         tools=conversation.tools,
-        response_format=request.response_format,
+        constraint=grammar.constraint,
         budget=request.budget,
         choices=request.choices,
     )
@@ -73,7 +77,23 @@ def prepare(front: Front, request: GenerationRequest) -> Prepared:
     if room.header is not None:
         headers["x-fit-max-tokens"] = room.header
     headers.update(ignored_tools_header(conversation))
+    if grammar.ignored:
+        headers["x-schema-ignored"] = ", ".join(grammar.ignored)
     return Prepared(model, plan, room.header, headers)
+
+
+def _grammar(tools: ToolUse, response_format: ResponseFormat) -> AnswerGrammar:
+    """What the answer may look like.
+
+    Raises:
+        ApiError: 400: a schema cannot be enforced.
+    """
+    choice = tools.choice if tools.rendered else ANY_TOOL
+    try:
+        return answer_grammar(tools.specs, choice, response_format, is_parallel=tools.parallel)
+    except SchemaError as error:
+        path = "tools" if error.tool is not None else response_format.path
+        raise ApiError(400, "invalid_schema", error.message, param=path) from error
 
 
 def ignored_tools_header(conversation: Conversation) -> dict[str, str]:
