@@ -125,6 +125,21 @@ class RunConfig(BaseModel):
         default=4, description="Requests that decode together; others wait."
     )
 
+    # -- sessions --------------------------------------------------------------------------------
+    session_cache_mib: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Memory in MiB that keeps conversations warm, so that a further turn reads only "
+        "what is new; 0 = none. Default: the smaller of 8192 and 40 % of what is left free.",
+    )
+    save_sessions: bool = Field(
+        default=False,
+        description="Write warm conversations to the data folder when the model is unloaded, and "
+        "read them when it is loaded again. The file holds what was said.",
+    )
+    save_sessions_mib: Annotated[int, Field(ge=1)] = Field(
+        default=4096, description="Most disk space in MiB for them, all models together."
+    )
+
     # -- server ----------------------------------------------------------------------------------
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(

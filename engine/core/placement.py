@@ -19,6 +19,7 @@ from engine.core.gguf_header import ModelHeader, TensorInfo
 from engine.core.machine import Machine
 from engine.core.model_config import LayerKind, ModelConfig
 from engine.core.requant import is_requantised, requantised_bytes
+from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
 
 DEFAULT_CONTEXT = 32_768
@@ -80,6 +81,7 @@ class Placement:
         page_tokens: tokens in a KV page.
         kv_pages: pages for all sequences together.
         max_sequences: sequences that are computed together.
+        session_bytes: for the recurrent states of conversations that are kept warm.
         needed_bytes: RAM that all this takes, mapped weights included.
         private_bytes: the share of it that cannot be read again from the file.
     """
@@ -91,6 +93,7 @@ class Placement:
     page_tokens: int
     kv_pages: int
     max_sequences: int
+    session_bytes: int
     needed_bytes: int
     private_bytes: int
 
@@ -131,6 +134,23 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
         ),
         PlacedPart("Program", Tier.RAM, _PROGRAM_BYTES, "Python, libraries, kernels, server"),
     ]
+    sessions = session_memory(
+        config.session_cache_mib,
+        machine.ram_available_bytes - sum(p.num_bytes for p in parts if p.tier is not Tier.DISK),
+        checkpoint_bytes(model),
+        page_bytes,
+        pages_each,
+    )
+    if sessions.state_bytes:
+        parts.append(
+            PlacedPart(
+                "Warm conversations",
+                Tier.RAM,
+                sessions.state_bytes + sessions.pages * page_bytes,
+                f"up to {sessions.state_bytes // checkpoint_bytes(model)} checkpoints and "
+                f"{sessions.pages} pages (setting: session_cache_mib)",
+            )
+        )
     private = sum(part.num_bytes for part in parts if part.tier is Tier.RAM)
     needed = private + sum(part.num_bytes for part in parts if part.tier is Tier.RAM_MAPPED)
     verdict, reason = _verdict(machine, needed, private)
@@ -151,8 +171,9 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
         parts=tuple(parts),
         context=context,
         page_tokens=page_tokens,
-        kv_pages=kv_pages,
+        kv_pages=kv_pages + sessions.pages,
         max_sequences=config.parallel,
+        session_bytes=sessions.state_bytes,
         needed_bytes=needed,
         private_bytes=private,
     )
@@ -227,6 +248,17 @@ def state_bytes(model: ModelConfig) -> int:
         history = (model.ple.conv_kernel - 1) * model.ple.ngram_size
         total += (2 * history + MAX_WINDOW) * width
     return 4 * total
+
+
+def checkpoint_bytes(model: ModelConfig) -> int:
+    """Bytes of a checkpoint beside its pages: one half of the fixed state, float32."""
+    heads, dim = model.delta_num_v_heads, model.delta_head_dim
+    delta = heads * dim * dim + (model.delta_conv_kernel - 1) * model.delta_channels
+    total = sum(kind is LayerKind.DELTA for kind in model.layer_kinds) * delta
+    width = model.num_streams * model.hidden_size  # and the last token's streams
+    if model.ple is not None:
+        total += (model.ple.conv_kernel - 1) * model.ple.ngram_size * width
+    return 4 * (total + width)
 
 
 def workspace_bytes(model: ModelConfig, config: RunConfig) -> int:

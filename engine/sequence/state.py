@@ -60,6 +60,15 @@ class StateStore:
         views += [ple.conv[slot, half] for _, ple in self.ple]
         return views
 
+    @property
+    def page_bytes(self) -> int:
+        """Memory of one page in all layers."""
+        return sum(
+            array[0].nbytes
+            for pool in self.kv
+            for array in (pool.keys, pool.values, pool.index_raw, pool.index_pooled)
+        )
+
     def copy_pages(self, copies: list[tuple[int, int]]) -> None:
         """Copy pages in every layer: (from, to) pairs."""
         for source, target in copies:
@@ -85,7 +94,8 @@ class Checkpoint:
     @property
     def num_bytes(self) -> int:
         """Memory of the fixed-size part; pages are counted by their pool."""
-        return sum(a.nbytes for a in self.fixed)
+        streams = 0 if self.last_streams is None else self.last_streams.nbytes
+        return sum(a.nbytes for a in self.fixed) + streams
 
     def release(self) -> None:
         """Give the pages back; idempotent. The checkpoint cannot be restored afterwards."""
@@ -145,8 +155,10 @@ class SequenceState:
 
     @property
     def fixed_bytes(self) -> int:
-        """What a checkpoint's fixed-size part takes."""
-        return sum(view.nbytes for view in self._store.fixed_arrays(self.slot, self.half))
+        """What a checkpoint's fixed-size part would take."""
+        streams = 0 if self.last_streams is None else self.last_streams.nbytes
+        fixed = self._store.fixed_arrays(self.slot, self.half)
+        return sum(view.nbytes for view in fixed) + streams
 
     # -- passes, called by the model -------------------------------------------------------------
 

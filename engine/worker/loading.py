@@ -30,6 +30,7 @@ from engine.model.trunk import Model
 from engine.ops.base import Ops
 from engine.ops.select import make_ops
 from engine.sequence.scheduler import SchedulerLimits
+from engine.sequence.sessions import Sessions
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,13 @@ class LoadedModel:
     limits: SchedulerLimits
     fingerprint: str
     _file: GgufFile
+
+    def new_sessions(self) -> Sessions | None:
+        """What keeps conversations warm, None when there is no memory for that; once per model."""
+        if not self.placement.session_bytes:
+            return None
+        store = self.model.store
+        return Sessions(store.pages, self.placement.session_bytes, store.page_bytes)
 
     @property
     def ops(self) -> Ops:
@@ -87,14 +95,15 @@ def load_model(
     Args:
         config: what to load and how.
         progress: told how far it is.
-        parallel: requests to make room for instead of the config's number.
+        parallel: requests to make room for instead of the config's number, by a caller that keeps
+            no conversations warm.
         header: of the config's model, when it has been read already.
 
     Raises:
         EngineError: the file, a setting or this machine does not allow it; the sentence says why.
     """
     if parallel is not None:
-        config = config.model_copy(update={"parallel": parallel})
+        config = config.model_copy(update={"parallel": parallel, "session_cache_mib": 0})
     if header is None:
         header = read_model_header(config.model_path)
     total_bytes = sum(info.num_bytes for _, info in header.tensors.values())

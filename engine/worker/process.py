@@ -159,6 +159,7 @@ class Worker:
             self._loaded.limits,
             emit=self._send,
             between_layers=self._between_layers,
+            sessions=self._loaded.new_sessions(),
         )
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)

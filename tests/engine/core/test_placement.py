@@ -13,6 +13,7 @@ from engine.core.placement import (
     MAX_WINDOW,
     Tier,
     Verdict,
+    checkpoint_bytes,
     kv_page_bytes,
     model_config_of,
     place_on_cpu,
@@ -94,7 +95,7 @@ def test_the_real_model_needs_the_bytes_of_the_specification(header: ModelHeader
 def test_the_verdict_follows_memory_and_says_the_sizes(
     header: ModelHeader, total: float, free: float, verdict: Verdict
 ) -> None:
-    placement = place_on_cpu(machine(total, free), header, RunConfig())
+    placement = place_on_cpu(machine(total, free), header, RunConfig(session_cache_mib=0))
     assert placement.verdict is verdict
     assert "216.6 MiB needed" in placement.reasons[0]
     assert ("1.0 GiB is left to the system" in placement.reasons[0]) == (total < 1)
@@ -123,6 +124,20 @@ def test_one_full_context_always_has_pages_and_each_other_sequence_one(
     placement = place_on_cpu(machine(32, 0.000_1), header, RunConfig(parallel=4))
     assert placement.kv_pages == 4096 // 256 + 3
     assert any("share" in reason for reason in placement.reasons)
+
+
+def test_warm_conversations_get_a_share_of_what_is_free(header: ModelHeader) -> None:
+    without = place_on_cpu(machine(), header, RunConfig(session_cache_mib=0))
+    assert without.session_bytes == 0
+    usual = place_on_cpu(machine(), header, RunConfig())
+    one = checkpoint_bytes(model_config_of(header))
+    assert usual.session_bytes == 512 * one
+    extra_pages = usual.kv_pages - without.kv_pages
+    assert extra_pages == 4 * (4096 // 256)
+    page_bytes = kv_page_bytes(model_config_of(header), KvType.F16, 256)
+    assert usual.needed_bytes - without.needed_bytes == 512 * one + extra_pages * page_bytes
+    short = place_on_cpu(machine(32, 0.000_1), header, RunConfig())
+    assert short.session_bytes == 4 * one
 
 
 def test_caches_beyond_all_memory_are_refused_before_loading(header: ModelHeader) -> None:
