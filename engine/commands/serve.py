@@ -33,6 +33,7 @@ from engine.server.app import make_app
 from engine.server.front import Front
 from engine.server.http_server import HttpServer
 from engine.server.listen import PORT_IN_USE, bound_port, open_sockets
+from engine.server.mcp.configured import open_mcp
 from engine.server.model_side import ModelSide, open_model_side
 from engine.server.queue import RequestQueue
 from engine.server.security import MIN_KEY_CHARS, SecurityPolicy
@@ -105,6 +106,7 @@ async def _serve(
         worker=worker,
         security=security,
         queue=RequestQueue(config.parallel, config.queue_max, config.queue_timeout_s),
+        mcp=open_mcp(config),
     )
     port = bound_port(sockets[0])
     server = HttpServer(make_app(front), front, on_started=lambda: _announce(config, port, model))
@@ -113,9 +115,13 @@ async def _serve(
     )
     with _recorded(record):
         worker.start_loading()
+        if front.mcp is not None:
+            front.mcp.start()
         try:
             await server.run_on(sockets)
         finally:
+            if front.mcp is not None:
+                await front.mcp.close()
             await worker.close()
     return 0
 

@@ -11,6 +11,7 @@ from engine.server.control import control_routes
 from engine.server.front import Front
 from engine.server.gateway import Gateway
 from engine.server.health import health_routes
+from engine.server.mcp.routes import mcp_routes
 from engine.server.messages_api import messages_routes
 from engine.server.models import models_routes
 from engine.server.page_routes import page_routes
@@ -45,6 +46,7 @@ def make_app(front: Front) -> ASGIApp:
         *health_routes(front),
         *status_routes(front),
         *control_routes(front),
+        *mcp_routes(front),
         *page_routes(),
     ]
     return Gateway(Application(routes), front)

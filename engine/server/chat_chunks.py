@@ -101,6 +101,8 @@ class UsageCount:
         """Count a choice that has ended."""
         if not self.timings:
             self.cached = end.timings.cached_tokens
+        if end.prompt_tokens is not None:
+            self.prompt = end.prompt_tokens
         self.generated += end.generated
         self.reasoning += end.reasoning
         self.timings.append(end.timings)

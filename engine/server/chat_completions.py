@@ -33,8 +33,10 @@ from engine.server.generation import (
     Delta,
     Generation,
     PromptRead,
+    ToolEvent,
 )
-from engine.server.prepared import Prepared, admit, prepare
+from engine.server.mcp.opt_in import admit_with_tools
+from engine.server.prepared import admit, prepare
 from engine.server.sse import DONE, data_event
 
 
@@ -54,8 +56,14 @@ def chat_routes(front: Front) -> list[Route]:
         front.check_open()
         raw = await read_body(request, front.config.max_body_mib)
         # In a thread whatever the size: a long body must not hold up the streams of others.
-        chat, prepared = await asyncio.to_thread(_prepare, front, raw)
-        generation = admit(front, request.scope["state"]["request_id"], "chat", prepared)
+        chat = await asyncio.to_thread(_read, front, raw)
+        if chat.generation.mcp_servers is not None:
+            generation, prepared = await admit_with_tools(
+                front, request, chat.generation, can_ask=chat.stream
+            )
+        else:
+            prepared = await asyncio.to_thread(prepare, front, chat.generation)
+            generation = admit(front, request.scope["state"]["request_id"], "chat", prepared)
         head = ChatHead(new_id("chatcmpl-"), int(time.time()), prepared.model, chat.include_usage)
         job = _Job(chat, generation, head)
         if not chat.stream:
@@ -72,14 +80,13 @@ def error_event(error: ApiError) -> bytes:
     return data_event(error.openai_body()) + DONE
 
 
-def _prepare(front: Front, raw: bytes) -> tuple[ChatRequest, Prepared]:
-    """Check everything that can be checked before a header is sent.
+def _read(front: Front, raw: bytes) -> ChatRequest:
+    """Check the body.
 
     Raises:
-        ApiError: 400 or 404.
+        ApiError: 400.
     """
-    chat = read_chat_request(parse_object(raw), front.config, front.model.tokenizer.vocab_size)
-    return chat, prepare(front, chat.generation)
+    return read_chat_request(parse_object(raw), front.config, front.model.tokenizer.vocab_size)
 
 
 async def _whole(job: _Job) -> JsonObject:
@@ -89,11 +96,14 @@ async def _whole(job: _Job) -> JsonObject:
     choices = [WholeChoice(with_logprobs=with_logprobs) for _ in range(plan.choices)]
     count = UsageCount(len(plan.prompt))
     fingerprint = ""
+    tool_events: list[JsonObject] = []
     async with aclosing(job.generation.steps()) as steps:
         async for step in steps:
             choices[step.choice].add(step)
             if isinstance(step, Began):
                 fingerprint = step.fingerprint or fingerprint
+            elif isinstance(step, ToolEvent):
+                tool_events.append(step.data)
             elif isinstance(step, ChoiceEnd):
                 count.add(step)
     return {
@@ -105,6 +115,7 @@ async def _whole(job: _Job) -> JsonObject:
         "choices": [choice.choice(index) for index, choice in enumerate(choices)],
         "usage": count.usage(),
         "timings": count.timings_object(),
+        **({"mcp_events": tool_events} if tool_events else {}),
     }
 
 
@@ -140,6 +151,9 @@ async def _chunks(job: _Job) -> AsyncGenerator[JsonObject, None]:
                             so_far = job.generation.active.timings_so_far()
                             chunk["timings"] = timings_object(so_far)
                         yield chunk
+                case ToolEvent():
+                    chunk = head.chunk(fingerprint, [chunk_choice(step.choice, {})])
+                    yield {**chunk, "mcp_event": step.data}
                 case ChoiceEnd():
                     count.add(step)
                     yield head.chunk(fingerprint, [chunk_choice(step.choice, {}, step.finish)])

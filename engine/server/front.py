@@ -7,15 +7,20 @@ import secrets
 import string
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from engine.core.config import RunConfig
 from engine.server.active import ActiveRequests
+from engine.server.answer_memory import AnswerMemory
 from engine.server.errors import ApiError, shortened
 from engine.server.model_side import ModelSide
 from engine.server.queue import RequestQueue
 from engine.server.security import SecurityPolicy
 from engine.worker.messages import Timings
 from engine.worker.supervisor import WorkerSupervisor
+
+if TYPE_CHECKING:  # the `mcp` package takes a second to import; only who has servers pays for it
+    from engine.server.mcp.servers import McpServers
 
 ID_ALPHABET = string.ascii_letters + string.digits
 ID_CHARS = 24
@@ -34,6 +39,8 @@ class Front:
     """What all routes share. One event loop uses it.
 
     Attributes:
+        mcp: the configured MCP servers; None when there are none.
+        answers: the ids of earlier answers.
         instance: the nonce of `engine.json`, echoed by `/status`.
         last_timings: of the request that ended last.
         is_stopping: no new work is taken.
@@ -46,13 +53,18 @@ class Front:
     worker: WorkerSupervisor
     security: SecurityPolicy
     queue: RequestQueue
+    mcp: McpServers | None = None
     instance: str = field(default_factory=lambda: secrets.token_hex(16))
     active: ActiveRequests = field(default_factory=ActiveRequests)
+    answers: AnswerMemory = field(init=False)
     last_timings: Timings | None = None
     started_s: float = field(default_factory=time.monotonic)
     is_stopping: bool = False
     stop_is_forced: bool = False
     stop_requested: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.answers = AnswerMemory(self.model.tokenizer)
 
     @property
     def context(self) -> int:

@@ -78,6 +78,15 @@ class RequestQueue:
         self._waiting.append(ticket)
         return ticket
 
+    def enter_again(self) -> Ticket:
+        """A place for a request that was admitted before and has left: the next, and never refused."""
+        ticket = Ticket()
+        if self._running < self._parallel:
+            self._give(ticket)
+        else:
+            self._waiting.appendleft(ticket)
+        return ticket
+
     def position(self, ticket: Ticket) -> int:
         """How many requests are ahead of a waiting one, counted from 1; 0 when it is running."""
         return self._waiting.index(ticket) + 1 if ticket in self._waiting else 0
