@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs Stratum into this folder (.venv) and starts it. Nothing outside the folder is changed,
-# except that a missing Python is installed with apt when this runs as root.
+# except that as root a missing Python, and for --test --slow a missing browser, are installed with apt.
 # A second run skips what is already there. What was installed, and from which requirements, is kept in
 # .venv/stratum-installed.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@" # started as `sh setup.sh`
@@ -151,6 +151,19 @@ make_venv() {
     fail 1 "Python could not create the folder .venv (free space? write permission?). Details: $log"
 }
 
+apt_browser() { # for the slow tests of the chat page; without one they are skipped with that reason
+  local name
+  for name in chromium chromium-browser google-chrome google-chrome-stable; do
+    ! command -v "$name" >/dev/null 2>&1 || return 0
+  done
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 0
+  say "Installing Chromium with apt for the tests of the chat page ..."
+  {
+    DEBIAN_FRONTEND=noninteractive apt-get update || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium || true
+  } >>"$log" 2>&1
+}
+
 fingerprint() { cksum "requirements/$1.txt" | tr -s ' \t' '-'; }
 
 is_installed() { [ -f "$installed" ] && grep -qxF "$1 $(fingerprint "$1")" "$installed"; }
@@ -204,6 +217,7 @@ case "$mode" in
     marks="not slow and not desktop and not wine and not gpu"
     "$python" -m pytest -q -m "$marks" ${rest[@]+"${rest[@]}"}
     if [ "$slow" = yes ]; then
+      apt_browser
       "$python" -m pytest -q -m "slow and not desktop and not wine and not gpu" \
         ${rest[@]+"${rest[@]}"}
     fi
