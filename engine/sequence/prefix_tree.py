@@ -111,7 +111,7 @@ class PrefixTree(Generic[T]):
             if child is None:
                 break
             place = child
-            done += _num_common(child.edge, tokens[done : done + len(child.edge)])
+            done += num_common(child.edge, tokens[done : done + len(child.edge)])
         return place, done
 
     def _make_place(self, tokens: TokenArray) -> Place[T]:
@@ -150,7 +150,7 @@ def _parent_of(place: Place[T]) -> Place[T]:
     return place.parent
 
 
-def _num_common(a: TokenArray, b: TokenArray) -> int:
+def num_common(a: TokenArray, b: TokenArray) -> int:
     """How many tokens two sequences begin with in common."""
     count = min(len(a), len(b))
     differs = a[:count] != b[:count]

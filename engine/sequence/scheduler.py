@@ -30,7 +30,8 @@ from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
 from engine.ops.base import CHUNK_TOKENS
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted, PassResult
-from engine.sequence.sessions import SessionFigures, Sessions, Visit
+from engine.sequence.session_visit import Visit
+from engine.sequence.sessions import SessionFigures, Sessions
 from engine.sequence.state import SequenceState
 from engine.worker.messages import (
     Done,
@@ -271,6 +272,7 @@ class Scheduler:
     def _choose_parts(self) -> list[_Part]:
         room = self._limits.prompt_chunk
         parts: list[_Part] = []
+        ahead: list[Visit] = []  # of requests whose prompts are read before
         for request in self._running:
             if request.shortage:
                 continue
@@ -279,6 +281,9 @@ class Scheduler:
                 continue
             if request.visit.resume(request.state):  # others have read its beginning meanwhile
                 self._report_prompt(request)
+            if request.visit.should_wait(ahead):
+                continue
+            ahead.append(request.visit)
             length = request.state.length
             num_rows = chunk_rows(length, request.num_pending, room, self._limits.prompt_chunk)
             if length < len(request.start.prompt):

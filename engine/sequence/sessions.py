@@ -11,27 +11,19 @@ deeper of the same conversation has made superfluous, then the least recently us
 last. Pages belong to running requests before they belong to checkpoints: a pool that has none left
 asks here (`give_back`) before anybody has to wait.
 
-The prompt's last token is always computed, since its logits are wanted; so a repeated prompt goes on
-from the beginning of its last turn. Knows nothing of pipes, texts or requests' rules.
+Knows nothing of pipes, texts or requests' rules; one request's part is in session_visit.py.
 """
 
 from __future__ import annotations
 
 import enum
-import logging
 from collections import Counter
 from dataclasses import dataclass
 
 from engine.memory.kv_pages import PagePool
-from engine.ops.base import CHUNK_TOKENS
-from engine.sequence.prefix_tree import Place, PrefixTree, TokenArray, token_array
+from engine.sequence.prefix_tree import Place, PrefixTree, TokenArray
 from engine.sequence.state import Checkpoint, SequenceState
 
-logger = logging.getLogger(__name__)
-
-FIRST_STEP = 1024  # tokens of a prompt after which a checkpoint is kept in mid-prompt
-_DEPTH_PER_STEP = 2  # further ones come after a step of 1/2 of the depth
-_LEAST_SHARED = 128  # a common beginning of so many tokens more than is kept gets a checkpoint
 _ROUNDS_KEPT = 2  # checkpoints of a conversation's last two requests are what it may go on from
 _SYSTEM_SHARE = 4  # system turns are kept longest, as long as they are at most 1/4 of all
 
@@ -240,131 +232,6 @@ class Sessions:
         for index, place in enumerate(systems):
             ranks[id(place)] = CheckpointKind.SYSTEM if index < most else CheckpointKind.TURN
         return ranks
-
-
-class Visit:
-    """One request's use of the sessions, from its first token to its last.
-
-    Attributes:
-        num_cached: tokens that were not computed, because a checkpoint had them.
-    """
-
-    def __init__(
-        self,
-        sessions: Sessions | None,
-        prompt: tuple[int, ...],
-        shared_prefix: int = 0,
-        turn_start: int = 0,
-    ) -> None:
-        self._sessions = sessions
-        self._prompt = token_array(prompt)
-        self._most = len(prompt) - 1  # the last token is computed: its logits are wanted
-        if turn_start <= 0:
-            turn_start = self._most // CHUNK_TOKENS * CHUNK_TOKENS
-        # Cut there with or without a cache: how a prompt is cut can show in the last bits, and a
-        # repeated prompt, which goes on from such a place, shall get the answer that it got.
-        stops = {shared_prefix: CheckpointKind.SYSTEM, turn_start: CheckpointKind.TURN}
-        self._stops = {length: kind for length, kind in stops.items() if 0 < length <= self._most}
-        self._line = Line(rounds=1)
-        self._next_step = FIRST_STEP
-        self._changes = -1
-        self._mine: list[TokenArray] = []  # what was kept for this request, or used by it
-        self.num_cached = 0
-
-    def resume(self, state: SequenceState) -> bool:
-        """Bring a new sequence as far as a checkpoint does; whether it went any further.
-
-        May be called again until something was computed: what others have read meanwhile counts.
-        """
-        sessions = self._sessions
-        if sessions is None or state.length != self.num_cached or self._changes == sessions.changes:
-            return False
-        self._changes = sessions.changes
-        self._plan_branch(sessions)
-        place = sessions.tree.deepest(self._prompt, self._most)
-        if place is None or place.depth <= self.num_cached:
-            return False
-        kept = sessions.use(place)
-        state.restore(kept.checkpoint)
-        self.num_cached = place.depth
-        self._next_step = next_step(place.depth)
-        self._join(kept)
-        self._mine = [self._prompt[: place.depth]]
-        return True
-
-    def next_stop(self, length: int) -> int:
-        """The length at which the next pass over the prompt must end at the latest."""
-        return min((stop for stop in self._stops if stop > length), default=len(self._prompt))
-
-    def note(self, state: SequenceState) -> None:
-        """After a pass over the prompt was committed: keep the state if it is worth it."""
-        length = state.length
-        if length > self._most:
-            return
-        kind = self._stops.get(length)
-        if kind is None:
-            is_near_stop = self.next_stop(length) - length < FIRST_STEP // 2
-            if length < self._next_step or is_near_stop:
-                return
-            kind = CheckpointKind.STEP
-        self._keep(self._prompt[:length], state, kind)
-        self._next_step = next_step(length)
-
-    def end(self, state: SequenceState, tokens: list[int], *, is_sound: bool = True) -> None:
-        """The request ends, its sequence is about to go: keep what it has come to.
-
-        Args:
-            state: with at least one token computed or cached.
-            tokens: at least those of the state.
-            is_sound: False when something went wrong that the states may be the cause of; then
-                none that it used or made is kept.
-        """
-        sessions = self._sessions
-        if sessions is None:
-            return
-        if not is_sound:
-            for beginning in self._mine:
-                place = sessions.tree.deepest(beginning, len(beginning))
-                if place is not None and place.depth == len(beginning):
-                    sessions.drop(place)
-        elif state.length > self.num_cached:
-            self._keep(token_array(tokens[: state.length]), state, CheckpointKind.TURN)
-
-    def _keep(self, tokens: TokenArray, state: SequenceState, kind: CheckpointKind) -> None:
-        if self._sessions is None:
-            return
-        try:
-            is_kept = self._sessions.keep(tokens, state, kind, self._line)
-        except MemoryError:
-            logger.warning("there is no memory for keeping a conversation warm; going on without")
-            return
-        if is_kept:
-            self._mine.append(tokens)
-
-    def _join(self, kept: Kept) -> None:
-        """Belong to the conversation whose newest state this is; else to a new one."""
-        if kept.kind is CheckpointKind.TURN and kept.round == kept.line.rounds:
-            self._line = kept.line
-            self._line.rounds += 1
-            kept.round = self._line.rounds
-
-    def _plan_branch(self, sessions: Sessions) -> None:
-        """Keep a state where this prompt parts from what is known: a third one may part there too."""
-        shared = sessions.tree.num_shared(self._prompt[: self._most])
-        shared = shared // CHUNK_TOKENS * CHUNK_TOKENS  # a cut there changes no bit
-        place = sessions.tree.deepest(self._prompt, self._most)
-        depth = 0 if place is None else place.depth
-        if shared - depth >= _LEAST_SHARED:
-            self._stops.setdefault(shared, CheckpointKind.TURN)
-
-
-def next_step(depth: int) -> int:
-    """Where the checkpoint after one at `depth` lies when nothing else calls for one.
-
-    >>> next_step(0), next_step(1024), next_step(30_000)
-    (1024, 2048, 45000)
-    """
-    return depth + max(FIRST_STEP, depth // _DEPTH_PER_STEP)
 
 
 def _value_of(place: Place[Kept]) -> Kept:
