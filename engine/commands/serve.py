@@ -30,9 +30,11 @@ from engine.core.settings import (
     write_engine_record,
 )
 from engine.server.app import make_app
+from engine.server.before_load import before_load
 from engine.server.front import Front
 from engine.server.http_server import HttpServer
 from engine.server.listen import PORT_IN_USE, bound_port, open_sockets
+from engine.server.loading import unload_when_idle
 from engine.server.mcp.configured import open_mcp
 from engine.server.model_side import ModelSide, open_model_side
 from engine.server.queue import RequestQueue
@@ -99,7 +101,12 @@ async def _serve(
     sockets: list[socket.socket],
     settings: str,
 ) -> int:
-    worker = WorkerSupervisor(Load(config.model_dump(mode="json")), command, on_change=_log_state)
+    worker = WorkerSupervisor(
+        Load(config.model_dump(mode="json")),
+        command,
+        on_change=lambda state: _note_state(front, state),
+        before_load=lambda: before_load(config),
+    )
     front = Front(
         config=config,
         model=model,
@@ -114,12 +121,18 @@ async def _serve(
         pid=os.getpid(), port=port, host=config.host, nonce=front.instance, settings=settings
     )
     with _recorded(record):
-        worker.start_loading()
+        if not config.lazy_load:
+            worker.start_loading()
+        idle: asyncio.Task[None] | None = None
+        if config.idle_unload_s:
+            idle = asyncio.create_task(unload_when_idle(front, config.idle_unload_s))
         if front.mcp is not None:
             front.mcp.start()
         try:
             await server.run_on(sockets)
         finally:
+            if idle is not None:
+                idle.cancel()
             if front.mcp is not None:
                 await front.mcp.close()
             await worker.close()
@@ -208,5 +221,6 @@ def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _log_state(state: WorkerState) -> None:
+def _note_state(front: Front, state: WorkerState) -> None:
     logger.info("model: %s", state.value)
+    front.note_state(state)

@@ -175,6 +175,29 @@ class RunConfig(BaseModel):
         default=5.0, description="Silence in seconds after which a stream gets a keep-alive."
     )
 
+    # -- loading ---------------------------------------------------------------------------------
+    lazy_load: bool = Field(
+        default=False, description="Load the model with the first request instead of at start."
+    )
+    idle_unload_s: Annotated[float, Field(ge=0)] = Field(
+        default=0.0,
+        description="Seconds without generation after which the model is unloaded; the next "
+        "request loads it again. 0 = never.",
+    )
+    min_free_vram_mib: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="Refuse to load while less graphics memory is free, in MiB; needs the package "
+        "`nvidia-ml-py`. 0 = not checked.",
+    )
+    before_load: tuple[str, ...] = Field(
+        default=(),
+        description="Program with its arguments, run before each load (to free a graphics card, "
+        "say); loading goes on when it ends with exit status 0.",
+    )
+    before_load_timeout_s: Annotated[float, Field(gt=0, le=3600)] = Field(
+        default=60.0, description="Longest time in seconds that this program may take."
+    )
+
     # -- answers ---------------------------------------------------------------------------------
     sampling: SamplingDefaults = Field(
         default_factory=SamplingDefaults,

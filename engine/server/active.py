@@ -145,6 +145,7 @@ class ActiveRequests:
     """All requests that have not ended, oldest first."""
 
     def __init__(self) -> None:
+        self._idle_since_s = time.monotonic()
         self._by_id: dict[str, ActiveRequest] = {}
 
     def __iter__(self) -> Iterator[ActiveRequest]:
@@ -160,6 +161,12 @@ class ActiveRequests:
     def remove(self, request: ActiveRequest) -> None:
         """Forget a request that has ended."""
         self._by_id.pop(request.request_id, None)
+        self._idle_since_s = time.monotonic()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the last request ended; 0 while there is one."""
+        return 0.0 if self._by_id else time.monotonic() - self._idle_since_s
 
     def running(self) -> list[ActiveRequest]:
         """Those that have their turn."""

@@ -11,8 +11,10 @@ from engine.server.control import control_routes
 from engine.server.front import Front
 from engine.server.gateway import Gateway
 from engine.server.health import health_routes
+from engine.server.loading import loading_routes
 from engine.server.mcp.routes import mcp_routes
 from engine.server.messages_api import messages_routes
+from engine.server.metrics_routes import metrics_routes
 from engine.server.models import models_routes
 from engine.server.page_routes import page_routes
 from engine.server.responses import responses_routes
@@ -45,6 +47,8 @@ def make_app(front: Front) -> ASGIApp:
         *models_routes(front),
         *health_routes(front),
         *status_routes(front),
+        *metrics_routes(front),
+        *loading_routes(front),
         *control_routes(front),
         *mcp_routes(front),
         *page_routes(),

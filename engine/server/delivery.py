@@ -75,7 +75,7 @@ def streamed_response(
         keepalive_s: the silence, if the protocol's clients need another than the configured one.
     """
     return SseResponse(
-        _with_errors(generation, events, error_event),
+        _with_errors(front, generation, events, error_event),
         keepalive_s=front.config.sse_keepalive_s if keepalive_s is None else keepalive_s,
         headers=headers,
         on_close=generation.close,
@@ -84,6 +84,7 @@ def streamed_response(
 
 
 async def _with_errors(
+    front: Front,
     generation: Generation,
     events: AsyncGenerator[bytes, None],
     error_event: Callable[[ApiError], bytes],
@@ -95,8 +96,10 @@ async def _with_errors(
                 yield event
     except ApiError as error:
         generation.active.finish = "error"
+        front.metrics.note_error(error.code)
         yield error_event(error)
     except Exception:
         logger.exception("%s failed", generation.active.request_id)
         generation.active.finish = "error"
+        front.metrics.note_error(internal_error().code)
         yield error_event(internal_error())

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from engine.core.errors import EngineError
+
 ExtraValue = str | int | None
 
 ERROR_TYPES = {
@@ -157,6 +159,12 @@ def unsupported_parameter(param: str, reason: str) -> ApiError:
 def unsupported_value(param: str, reason: str) -> ApiError:
     """A field is known, but not with this value."""
     return ApiError(400, "unsupported_value", f"{param} {reason}.", param=param)
+
+
+def load_error(error: EngineError) -> ApiError:
+    """503 for a model that could not be loaded."""
+    code = error.code if error.code == "insufficient_vram" else "load_failed"
+    return ApiError(503, code, error.message)
 
 
 def not_found(message: str = "There is nothing at this address.") -> ApiError:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from engine.core.config import RunConfig
 from engine.server.active import ActiveRequests
 from engine.server.answer_memory import AnswerMemory
+from engine.server.engine_metrics import EngineMetrics
 from engine.server.errors import ApiError, shortened
 from engine.server.model_side import ModelSide
 from engine.server.queue import RequestQueue
 from engine.server.security import SecurityPolicy
 from engine.worker.messages import Timings
-from engine.worker.supervisor import WorkerSupervisor
+from engine.worker.supervisor import WorkerState, WorkerSupervisor
 
 if TYPE_CHECKING:  # the `mcp` package takes a second to import; only who has servers pays for it
     from engine.server.mcp.servers import McpServers
@@ -43,6 +44,7 @@ class Front:
         answers: the ids of earlier answers.
         instance: the nonce of `engine.json`, echoed by `/status`.
         last_timings: of the request that ended last.
+        loaded_s: when the model was loaded the last time.
         is_stopping: no new work is taken.
         stop_is_forced: running requests are not waited for.
         stop_requested: set by `/shutdown`; the serve command waits for it.
@@ -57,8 +59,10 @@ class Front:
     instance: str = field(default_factory=lambda: secrets.token_hex(16))
     active: ActiveRequests = field(default_factory=ActiveRequests)
     answers: AnswerMemory = field(init=False)
+    metrics: EngineMetrics = field(default_factory=EngineMetrics)
     last_timings: Timings | None = None
     started_s: float = field(default_factory=time.monotonic)
+    loaded_s: float | None = None
     is_stopping: bool = False
     stop_is_forced: bool = False
     stop_requested: asyncio.Event = field(default_factory=asyncio.Event)
@@ -71,6 +75,18 @@ class Front:
         """Tokens that prompt and answer may have together."""
         ready = self.worker.ready
         return ready.context if ready is not None else self.model.context
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds without generation work, counted from the load at the earliest."""
+        loaded_for_s = time.monotonic() - (self.loaded_s or self.started_s)
+        return min(self.active.idle_s, loaded_for_s)
+
+    def note_state(self, state: WorkerState) -> None:
+        """The model's state has changed."""
+        if state is WorkerState.READY:
+            self.loaded_s = time.monotonic()
+            self.metrics.loads.add()
 
     def check_open(self) -> None:
         """Refuse new work while stopping.

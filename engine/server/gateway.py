@@ -85,6 +85,7 @@ class Gateway:
     ) -> None:
         """The error as JSON, unless an answer is under way: then uvicorn closes the connection."""
         request_id = scope["state"]["request_id"]
+        self._front.metrics.note_error(error.code)
         if error.status < 500:  # what failed later has its line from `generation`
             request_log.info("%s refused: %d %s", request_id, error.status, error.code)
         if not sender.has_started:

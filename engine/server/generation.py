@@ -17,14 +17,16 @@ from typing import TypeVar
 
 from engine.core.errors import EngineError
 from engine.server.active import ActiveRequest, Phase
+from engine.server.answer_memory import WrittenAnswer
 from engine.server.context import output_room
-from engine.server.errors import ApiError
+from engine.server.errors import ApiError, load_error
 from engine.server.front import Front, new_id
 from engine.server.logprobs import LogprobAligner
 from engine.server.tool_fields import ToolUse
 from engine.text.answer import AnswerStream
 from engine.text.events import CallEnd, ContentDelta, Event, FinishReason
 from engine.text.parser import Phase as AnswerPhase
+from engine.text.turns import prompt_borders
 from engine.worker.answer_limits import (
     ordered_stop_ids,
     thinking_end_ids,
@@ -189,6 +191,7 @@ class Generation:
         self._front.queue.leave(active.ticket)
         self._front.active.remove(active)
         self._front.last_timings = active.timings
+        self._count(active)
         request_log.info(
             "%s %s prompt=%d cached=%d generated=%d finish=%s ms=%d",
             active.request_id,
@@ -199,6 +202,16 @@ class Generation:
             active.finish,
             (time.monotonic() - self._started_s) * 1000,
         )
+
+    def _count(self, active: ActiveRequest) -> None:
+        metrics = self._front.metrics
+        metrics.requests.add(1, active.protocol, active.finish)
+        metrics.prompt_tokens.add(active.prompt_tokens)
+        metrics.prompt_tokens_cached.add(active.cached_tokens)
+        metrics.generated_tokens.add(active.generated)
+        metrics.queue_wait.observe(active.waited_s)
+        if active.first_token_after_s is not None:
+            metrics.first_token.observe(active.first_token_after_s)
 
     async def _unless_ended(self, waiting: Coroutine[object, object, T]) -> T | None:
         return await unless_ended(self.active, waiting)
@@ -241,6 +254,8 @@ class _Choice:
             new_call_id=lambda: new_id("call_"),
         )
         self._aligner = LogprobAligner(tokenizer) if plan.sampling.top_logprobs >= 0 else None
+        self._borders = prompt_borders(plan.prompt, tokenizer)
+        self._ids: list[int] = []  # as generated
         self._generated = 0
         self._is_over = False  # a stop string, or the one call that is wanted, ended it
         self._started_s = time.monotonic()
@@ -276,6 +291,8 @@ class _Choice:
             self._active.on_end = None
             self._active.on_answer_now = None
             handle.cancel()
+            if done is None:  # the client went away with what it has
+                self._remember()
         for step in await self._finish(done):
             yield step
 
@@ -304,7 +321,7 @@ class _Choice:
                     raise ApiError(503, "shutting_down", "The server is stopping.") from error
                 await asyncio.sleep(0.05)
             except EngineError as error:
-                raise ApiError(503, "load_failed", error.message) from error
+                raise load_error(error) from error
 
     def _start(self, ready: Ready) -> Start:
         plan, tokenizer = self._plan, self._front.model.tokenizer
@@ -319,6 +336,8 @@ class _Choice:
             stop_ids=ordered_stop_ids(tokenizer),
             sampling=sampling,
             repeat_stop_tokens=self._front.config.repeat_stop_tokens,
+            shared_prefix=self._borders.system_stop,
+            turn_start=self._borders.turn_start,
             constraint=plan.constraint,
         )
         if plan.tools.specs or plan.constraint is not None:
@@ -342,6 +361,7 @@ class _Choice:
             if self._is_over:
                 return
             was_answering = self._answer.phase is AnswerPhase.ANSWERING
+            self._ids.append(token_id)
             update = self._answer.push((token_id,))
             self._generated += update.num_tokens
             self._active.note_tokens(update.num_tokens)
@@ -377,11 +397,22 @@ class _Choice:
         steps: list[Step] = []
         if not self._is_over:
             steps += self._deltas(self._answer.finish(reason).events)
+        self._remember()
         if self._aligner is not None:
             cut = tuple(self._aligner.finish())
             if cut:
                 steps.append(Delta(self._index, ContentDelta(""), cut))
         return [*steps, self._end(reason, timings)]
+
+    def _remember(self) -> None:
+        """Keep the answer's exact ids for the prompt in which it comes back as text."""
+        calls = tuple((call.name, call.arguments) for call in self._answer.calls)
+        self._front.answers.note(
+            self._plan.prompt,
+            self._borders.turn_start,
+            self._ids,
+            WrittenAnswer(self._answer.content, self._answer.reasoning, calls),
+        )
 
     async def _worker_error(self, done: Done | None) -> ApiError:
         """503 when the worker died (another one is being started), else 500."""
@@ -396,6 +427,10 @@ class _Choice:
         name = "stop" if finish is FinishReason.CANCELLED else finish.value
         self._active.finish = "cancelled" if finish is FinishReason.CANCELLED else name
         self._active.timings = timings
+        metrics, outcome = self._front.metrics, self._answer.outcome
+        metrics.count_timings(timings)
+        metrics.tool_call_broken.add(outcome.tool_call_broken)
+        metrics.tool_call_stranded.add(outcome.tool_call_stranded)
         return ChoiceEnd(
             self._index,
             name,

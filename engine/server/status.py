@@ -60,8 +60,8 @@ def describe(front: Front) -> JsonObject:
         "requests": [request.summary() for request in running],
         "last_timings": dataclasses.asdict(timings) if timings is not None else None,
         "uptime_s": round(time.monotonic() - front.started_s, 3),
-        "idle_unload_s": None,
-        "structured_output": False,
+        "idle_unload_s": config.idle_unload_s or None,
+        "structured_output": True,
         "limits": {
             "body_mib": config.max_body_mib,
             "queue_max": config.queue_max,

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import enum
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from engine.core.errors import EngineError
 from engine.worker.client import STALL_S, WorkerClient
@@ -53,6 +53,7 @@ class WorkerSupervisor:
         backoff_s: Sequence[float] = BACKOFF_S,
         stall_s: float = STALL_S,
         on_change: Callable[[WorkerState], None] | None = None,
+        before_load: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.state = WorkerState.UNLOADED
         self.failure: Failed | None = None
@@ -62,6 +63,7 @@ class WorkerSupervisor:
         self._backoff_s = tuple(backoff_s)
         self._stall_s = stall_s
         self._on_change = on_change
+        self._before_load = before_load
         self._client: WorkerClient | None = None
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -183,6 +185,8 @@ class WorkerSupervisor:
             client = WorkerClient(self._command, stall_s=self._stall_s)
             self._client = client
             try:
+                if self._before_load is not None:
+                    await self._before_load()
                 await client.start(self._load_message)
             except WorkerDied as error:
                 if crashes == 0:

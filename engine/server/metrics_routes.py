@@ -1,0 +1,40 @@
+"""`GET /metrics`: Prometheus text, or the same as JSON. Scraping loads and delays nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.server.answers import json_response
+from engine.server.front import Front
+from engine.server.metrics import TEXT_TYPE, as_object, exposition
+from engine.server.vram import used_vram_bytes
+from engine.worker.supervisor import WorkerState
+
+
+def metrics_routes(front: Front) -> list[Route]:
+    """The route."""
+
+    async def metrics(request: Request) -> Response:
+        refresh_gauges(front)
+        # The driver takes its time.
+        front.metrics.vram_used.value = await asyncio.to_thread(used_vram_bytes)
+        accepts_json = "application/json" in request.headers.get("accept", "")
+        if accepts_json or request.query_params.get("format") == "json":
+            return json_response(as_object(front.metrics))
+        return Response(exposition(front.metrics), headers={"content-type": TEXT_TYPE})
+
+    return [Route("/metrics", metrics)]
+
+
+def refresh_gauges(front: Front) -> None:
+    """Set what is not counted but looked at."""
+    metrics, running = front.metrics, front.active.running()
+    metrics.queue_length.value = front.queue.queued
+    metrics.requests_running.value = len(running)
+    metrics.tokens_per_second.value = round(sum(request.tokens_per_s for request in running), 2)
+    metrics.loaded.value = int(front.worker.state is WorkerState.READY)
+    metrics.context_used.value = sum(request.prompt_read + request.generated for request in running)
