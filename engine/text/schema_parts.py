@@ -8,7 +8,7 @@ whole process with it: so no path may be longer than `MAX_PATH`, for which `deep
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from engine.core.errors import EngineError
 from engine.text.schema_kinds import resolve_pointer
@@ -27,6 +27,11 @@ _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})  # ... a
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})  # ... schemas by name
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 _IDENTITIES = frozenset({"$id", "id", "$schema", "$anchor", "$comment"})
+_COMBINED = frozenset({"allOf", "if", "dependentSchemas"})
+_ALTERNATIVE = frozenset({"anyOf", "oneOf", "$ref"})
+_ABOUT_KEYS = frozenset(
+    ("additionalProperties", "patternProperties", "unevaluatedProperties", "propertyNames")
+) | {"minProperties"}
 _DYNAMIC = ("$dynamicRef", "$recursiveRef")
 
 Schema = Mapping[str, object]
@@ -63,13 +68,46 @@ def self_contained(schema: object, root: object) -> dict[str, object]:
     return _Copy(root).all(schema)
 
 
+def closed(schema: dict[str, object]) -> dict[str, object]:
+    """The schema whose objects have the keys that it names, unless it says more about others.
+
+    What this allows is valid under the schema as well, and a model that must end an object cannot
+    go on for ever with keys of its own. Left alone where schemas are combined: there each part sees
+    the keys of the others.
+    """
+    nodes = list(_nodes(schema))
+    if any(_COMBINED & node.keys() for node in nodes):
+        return schema
+    if any("properties" in node and _ALTERNATIVE & node.keys() for node in nodes):
+        return schema
+    return _closed(schema)
+
+
+def _closed(node: dict[str, object]) -> dict[str, object]:
+    copied = _with_children(
+        node, lambda child: _closed(child) if isinstance(child, dict) else child
+    )
+    names, required = node.get("properties"), node.get("required", [])
+    if not isinstance(names, Mapping) or not names or _ABOUT_KEYS & node.keys():
+        return copied
+    if isinstance(required, list) and all(name in names for name in required):
+        copied["additionalProperties"] = False
+    return copied
+
+
 def keywords(schema: object) -> Iterator[tuple[str, object]]:
     """Every keyword of every schema within `schema`, with its value; references are not followed."""
+    for node in _nodes(schema):
+        yield from node.items()
+
+
+def _nodes(schema: object) -> Iterator[Schema]:
+    """Every schema within this one, and itself."""
     stack: list[object] = [schema]
     while stack:
         node = stack.pop()
         if isinstance(node, Mapping):
-            yield from node.items()
+            yield node
             stack.extend(_children(node))
 
 
@@ -96,6 +134,19 @@ def _children(node: Schema) -> Iterator[object]:
             yield value
 
 
+def _with_children(node: Schema, change: Callable[[object], object]) -> dict[str, object]:
+    """A copy with other schemas directly below it."""
+    copied = dict(node)
+    for key, value in node.items():
+        if key in _NAMED | _DEFINITIONS and isinstance(value, Mapping):
+            copied[key] = {name: change(child) for name, child in value.items()}
+        elif key in _LISTS and isinstance(value, list | tuple):
+            copied[key] = [change(child) for child in value]
+        elif key in _SINGLE:
+            copied[key] = change(value)
+    return copied
+
+
 class _Copy:
     """One self-contained copy under way."""
 
@@ -109,7 +160,8 @@ class _Copy:
     def all(self, schema: object) -> dict[str, object]:
         copied = self._definition(schema)
         if not isinstance(copied, dict):
-            copied = dict[str, object]() if copied is True else {"not": True}
+            no: dict[str, object] = {"not": {}}
+            copied = {} if copied is True else no
         definitions: dict[str, object] = {}
         while len(definitions) < len(self._names):
             reference, name = list(self._names.items())[len(definitions)]
@@ -143,14 +195,8 @@ class _Copy:
         for key in _DYNAMIC:
             if key in node:
                 raise SchemaError(f"uses {key}, which is not supported; use $ref")
-        copied = {k: v for k, v in node.items() if k not in _DEFINITIONS | _IDENTITIES}
-        for key, value in copied.items():
-            if key in _NAMED and isinstance(value, Mapping):
-                copied[key] = {name: self._node(child, depth + 1) for name, child in value.items()}
-            elif key in _LISTS and isinstance(value, list | tuple):
-                copied[key] = [self._node(child, depth + 1) for child in value]
-            elif key in _SINGLE:
-                copied[key] = self._node(value, depth + 1)
+        kept = {k: v for k, v in node.items() if k not in _DEFINITIONS | _IDENTITIES}
+        copied = _with_children(kept, lambda child: self._node(child, depth + 1))
         if "$ref" in node:
             copied["$ref"] = self._reference(node["$ref"])
         return copied

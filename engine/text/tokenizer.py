@@ -183,6 +183,11 @@ class Tokenizer:
         """Whether the token is never shown (type 3; `<think>` and `<tool_call>` are type 4)."""
         return self._vocabulary.is_control(self._checked(token_id))
 
+    def is_ordinary(self, token_id: int) -> bool:
+        """Whether text may become this token: it is neither special nor unused."""
+        spelling = self._vocabulary.tokens[self._checked(token_id)]
+        return self._vocabulary.ordinary_ids.get(spelling) == token_id
+
     def special_id(self, text: str) -> int | None:
         """The id of the special token with exactly this spelling, None if there is none."""
         return self._special_ids.get(text)

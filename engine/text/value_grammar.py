@@ -30,7 +30,7 @@ from engine.text.schema_kinds import (
     required_parameters,
     resolve_pointer,
 )
-from engine.text.schema_parts import SchemaError, keywords, self_contained
+from engine.text.schema_parts import SchemaError, closed, keywords, self_contained
 from engine.text.values import argument_json
 from engine.worker.messages import ParameterRule
 
@@ -51,7 +51,7 @@ _RULES_OF_OBJECTS = frozenset(
         *("dependencies", "minProperties", "maxProperties", "propertyNames"),
     )
 )
-_LISTED_KEYS = re.compile(r"^Unimplemented keys: (\[.*\])$")
+_LISTED_KEYS = re.compile(r"^Unimplemented keys: (\[.*?\])(?: \(\d+ times\))?$")
 # What warnings that list no keywords are about.
 _WARNINGS = (
     ("oneOf", ("oneOf",)),
@@ -134,7 +134,7 @@ class _Parameter:
         found = frozenset(key for key, _ in keywords(self._schema)) - {"type"}
         if JsonKind.STRING in self._kinds:
             return ValueGrammar("", found)
-        types = {"type": sorted(kind.value for kind in self._kinds)}
+        types: dict[str, object] = {"type": sorted(kind.value for kind in self._kinds)}
         return ValueGrammar(_compiled(_framed([_json_rule(types)]), is_strict=False)[0], found)
 
     def _grammar(self, schema: object) -> ValueGrammar:
@@ -206,9 +206,9 @@ def _constants(node: Mapping[str, object]) -> list[object] | None:
     return [*values, None] if node.get("nullable") is True and None not in values else values
 
 
-def _json_rule(schema: Mapping[str, object]) -> str:
+def _json_rule(schema: dict[str, object]) -> str:
     options = {**_OPTIONS, "lenient": True}
-    return "%json " + json.dumps({**schema, "x-guidance": options}, ensure_ascii=False)
+    return "%json " + json.dumps({**closed(schema), "x-guidance": options}, ensure_ascii=False)
 
 
 def _framed(rules: list[str]) -> str:

@@ -10,6 +10,7 @@ Example: after `<parameter=path>`, feeding "\na.txt\n</parameter>\n</function>" 
 
 from __future__ import annotations
 
+import copy
 from enum import Enum, auto
 
 from engine.text.events import Tag
@@ -67,6 +68,17 @@ class ValueReader:
         self.name = ""
         self.is_repaired = False
         self.closed_function = False
+
+    @property
+    def after_close(self) -> str | None:
+        """What may become a tag behind a "</parameter>"; None while none was read."""
+        return self._candidate if self._closer is _Closer.PARAMETER else None
+
+    def copy(self) -> ValueReader:
+        """An independent copy."""
+        other = copy.copy(self)
+        other._out, other._closed = self._out[:], self._closed[:]
+        return other
 
     def feed(self, text: str, pos: int) -> int:
         """Reads `text` from `pos` on; returns where it stopped (the end, unless `end` is set)."""

@@ -1,0 +1,300 @@
+"""Holds one answer to its form while tokens are chosen (spec/tools_format.md, section 4).
+
+    constraint = AnswerConstraint(start, vocabulary)
+    token_id = constraint.choose(logits, sampler.sample)    # masks, samples, moves on
+    constraint.advance(forced_id)                           # for a token that was not chosen
+    constraint.rollback(2)                                  # the last two tokens do not count
+
+Thinking is never touched, nor is free text before a call. From a call's token on, and in an answer
+that must be JSON, grammars say which tokens may come; `call_form` knows how a call is divided into
+grammars and raw text. What no grammar can say (a key twice, a raw value that ends too early) is
+found when it has been drawn, and the draw is repeated without that token.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.decode.call_form import CallForm
+from engine.decode.grammar_cursor import GrammarCursor
+from engine.decode.grammar_vocabulary import GrammarVocabulary
+from engine.decode.json_watch import JsonWatch
+from engine.decode.positions import EVERYTHING, Allowed, IdArray, Position
+from engine.worker.messages import Start
+
+logger = logging.getLogger(__name__)
+
+FloatArray = npt.NDArray[np.float32]
+
+MAX_DRAWS = 64  # of one token; then what was drawn last is taken, and the watch on it ends
+MAX_NEWLINES = 2  # between thinking, calls and a document
+HISTORY = 64  # tokens that can be taken back
+
+
+class AnswerConstraint:
+    """One answer's form.
+
+    Attributes:
+        num_redrawn: tokens that were drawn and could not be taken.
+    """
+
+    def __init__(self, start: Start, vocabulary: GrammarVocabulary) -> None:
+        """Begin at the end of the prompt.
+
+        Raises:
+            ConstraintError: the grammars cannot be used with this model.
+        """
+        self.num_redrawn = 0
+        self._vocabulary = vocabulary
+        self._bits = np.zeros((vocabulary.vocab_size + 31) // 32, np.int32)
+        self._history: deque[Position] = deque(maxlen=HISTORY)
+        self._form = _Form(start, vocabulary)
+        self._position = self._form.start()
+
+    def choose(self, logits: FloatArray, sample: Callable[[FloatArray], int]) -> int:
+        """The next token, which becomes part of the answer.
+
+        Args:
+            logits: `[V]`, not changed.
+            sample: chooses a token from logits.
+
+        Raises:
+            ConstraintError: the grammar's limits were exceeded.
+            BadLogitsError: from `sample`.
+        """
+        allowed = self._position.allowed()
+        if allowed is not EVERYTHING:
+            logits = self._masked(logits, allowed)
+        for _ in range(MAX_DRAWS):
+            token_id = sample(logits)
+            position = self._position.after(token_id)
+            if position is not None:
+                self._move(position)
+                return token_id
+            self.num_redrawn += 1
+            logits[token_id] = -np.inf
+            if not np.isfinite(logits.max()):
+                break
+        logger.warning("an answer's form could not be kept")
+        self._move(_LEFT)
+        return token_id
+
+    def advance(self, token_id: int) -> None:
+        """A token that was not chosen here became part of the answer."""
+        position = self._position.after(token_id)
+        if position is None:
+            logger.warning(
+                "a forced token does not fit an answer's form, which is free from now on"
+            )
+            position = _LEFT
+        self._move(position)
+
+    def rollback(self, num_tokens: int) -> None:
+        """Take back the last tokens.
+
+        Raises:
+            ValueError: so many are not remembered.
+        """
+        if num_tokens > len(self._history):
+            raise ValueError(f"cannot take back {num_tokens} of {len(self._history)} tokens")
+        for _ in range(num_tokens):
+            self._position = self._history.pop()
+
+    def _move(self, position: Position) -> None:
+        self._history.append(self._position)
+        self._position = position
+
+    def _masked(self, logits: FloatArray, allowed: Allowed) -> FloatArray:
+        """A copy in which what is not allowed is minus infinity."""
+        if allowed.is_except:
+            masked = logits.copy()
+            masked[allowed.ids] = -np.inf
+            return masked
+        if allowed.cursor is None:
+            masked = np.full_like(logits, -np.inf)
+            masked[allowed.ids] = logits[allowed.ids]
+            return masked
+        allowed.cursor.mask(self._bits)
+        bits = np.unpackbits(self._bits.view(np.uint8), count=len(logits), bitorder="little")
+        may_come = bits.view(np.bool_)  # (V,)
+        if may_come[self._vocabulary.eos_id]:  # the text may end here
+            may_come[self._form.stop_ids] = True
+        may_come[allowed.ids] = True
+        return np.where(may_come, logits, np.float32(-np.inf))
+
+
+class _Form:
+    """The parts of one answer, and how they follow each other."""
+
+    def __init__(self, start: Start, vocabulary: GrammarVocabulary) -> None:
+        rules = start.constraint
+        if rules is None:
+            raise ValueError("the request has no constraint")
+        self.vocabulary = vocabulary
+        self.stop_ids: IdArray = np.array(start.stop_ids, np.int64)
+        self.think_close_id = start.think_close_id
+        self.call_open_id = start.call_open_id
+        self.has_calls = rules.calls != "banned" and start.call_open_id >= 0
+        self.is_parallel = rules.is_parallel
+        self.is_free = rules.calls != "required" and not rules.document
+        self.document: GrammarCursor | None = None
+        if rules.document:
+            self.document = GrammarCursor(vocabulary.matcher(rules.document))
+        self.calls = CallForm(
+            rules.tools, vocabulary, start.call_close_id, lambda: _AfterCall(self)
+        )
+        banned = [] if self.has_calls or start.call_open_id < 0 else [start.call_open_id]
+        self.free = (
+            Allowed(ids=np.array(banned, np.int64), is_except=True) if banned else EVERYTHING
+        )
+
+    def start(self) -> Position:
+        """Behind the prompt."""
+        return _Thinking(self) if self.think_close_id >= 0 else self.answer()
+
+    def answer(self) -> Position:
+        """Behind thinking."""
+        return _Free(self) if self.is_free else _Opening(self)
+
+    def separators(self, num_newlines: int) -> list[int]:
+        """Tokens of newlines that may still come."""
+        room = MAX_NEWLINES - num_newlines
+        return [i for i, count in self.vocabulary.newline_ids.items() if count <= room]
+
+    def only(self, ids: list[int], cursor: GrammarCursor | None = None) -> Allowed:
+        """These ids, and what the cursor allows."""
+        return Allowed(cursor, np.array(ids, np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Thinking(Position):
+    """Within thinking, which is free."""
+
+    form: _Form
+
+    def allowed(self) -> Allowed:
+        return EVERYTHING
+
+    def after(self, token_id: int) -> Position:
+        return self.form.answer() if token_id == self.form.think_close_id else self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Free(Position):
+    """In an answer's text, where a call may begin."""
+
+    form: _Form
+
+    def allowed(self) -> Allowed:
+        return self.form.free
+
+    def after(self, token_id: int) -> Position:
+        form = self.form
+        if token_id == form.call_open_id and form.has_calls:
+            return form.calls.start()
+        if token_id == form.vocabulary.think_id and form.think_close_id >= 0:
+            return _Thinking(form)
+        return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Opening(Position):
+    """Before the first call, or the document."""
+
+    form: _Form
+    num_newlines: int = 0
+
+    def allowed(self) -> Allowed:
+        form = self.form
+        calls = [form.call_open_id] if form.has_calls else []
+        return form.only([*calls, *form.separators(self.num_newlines)], form.document)
+
+    def after(self, token_id: int) -> Position | None:
+        form = self.form
+        if token_id == form.call_open_id and form.has_calls:
+            return form.calls.start()
+        count = form.vocabulary.newline_ids.get(token_id)
+        if count is not None:
+            return _Opening(form, self.num_newlines + count)
+        if form.document is None:
+            return None
+        return _Document(form, form.document, JsonWatch()).after(token_id)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Document(Position):
+    """In an answer that is one JSON value."""
+
+    form: _Form
+    cursor: GrammarCursor
+    watch: JsonWatch
+
+    def allowed(self) -> Allowed:
+        return Allowed(self.cursor)
+
+    def after(self, token_id: int) -> Position | None:
+        if token_id in self.form.stop_ids:
+            return _Ended(self.form)
+        cursor = self.cursor.read([token_id])
+        watch = self.watch.copy()
+        if cursor is None or not watch.feed(self.form.vocabulary.token_bytes(token_id)):
+            return None
+        return _Ended(self.form) if cursor.is_done else _Document(self.form, cursor, watch)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _AfterCall(Position):
+    """Behind a complete call: another one, or the turn's end."""
+
+    form: _Form
+    num_newlines: int = 0
+
+    def allowed(self) -> Allowed:
+        form = self.form
+        ids = [int(i) for i in form.stop_ids]
+        if form.is_parallel:
+            ids += [form.call_open_id, *form.separators(self.num_newlines)]
+        return form.only(ids)
+
+    def after(self, token_id: int) -> Position | None:
+        form = self.form
+        if token_id in form.stop_ids:
+            return _Ended(form)
+        if not form.is_parallel:
+            return None
+        count = form.vocabulary.newline_ids.get(token_id)
+        if count is not None:
+            return _AfterCall(form, self.num_newlines + count)
+        return form.calls.start() if token_id == form.call_open_id else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ended(Position):
+    """Behind everything: only the turn's end may follow."""
+
+    form: _Form
+
+    def allowed(self) -> Allowed:
+        return Allowed(ids=self.form.stop_ids)
+
+    def after(self, token_id: int) -> Position | None:
+        return self if token_id in self.form.stop_ids else None
+
+
+class _Left(Position):
+    """Something else was forced: nothing is enforced any more."""
+
+    def allowed(self) -> Allowed:
+        return EVERYTHING
+
+    def after(self, token_id: int) -> Position:  # noqa: ARG002  # every token leads here
+        return self
+
+
+_LEFT = _Left()

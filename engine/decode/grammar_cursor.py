@@ -1,0 +1,91 @@
+"""A place in a text that a grammar describes; earlier places stay usable (for drafts).
+
+A matcher can be moved back, but there is one of it: places share it, and whichever is asked moves it
+to where it stands. That works along one line of tokens, which is all that an answer needs: a place
+that was given up is never asked again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from llguidance import LLMatcher
+
+from engine.core.errors import EngineError
+
+MAX_MASK_S = 0.05  # processor time of one mask; the second one above it ends the answer
+
+BitArray = npt.NDArray[np.int32]
+
+
+class ConstraintError(EngineError):
+    """An answer's form cannot be enforced (any more)."""
+
+    code = "constraint_failed"
+
+
+@dataclass(slots=True, eq=False)
+class _Shared:
+    """One matcher, how many tokens it has read, and how often it took too long."""
+
+    matcher: LLMatcher
+    num_read: int = 0
+    num_slow: int = 0
+
+
+class GrammarCursor:
+    """A place behind some tokens of a grammar's text."""
+
+    __slots__ = ("_num_read", "_shared")
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        """The place before the first token; the matcher belongs to the cursor from now on."""
+        self._shared = _Shared(matcher)
+        self._num_read = 0
+
+    def read(self, token_ids: Sequence[int]) -> GrammarCursor | None:
+        """The place behind these tokens, None where the grammar does not allow them."""
+        matcher = self._moved()
+        num_read = matcher.try_consume_tokens(list(token_ids))
+        self._shared.num_read += num_read
+        if num_read < len(token_ids):
+            return None
+        place = GrammarCursor.__new__(GrammarCursor)
+        place._shared = self._shared
+        place._num_read = self._num_read + num_read
+        return place
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the text is complete, and nothing more may follow."""
+        return self._moved().is_stopped()
+
+    def mask(self, bits: BitArray) -> None:
+        """Write a bit for each token: whether it may follow.
+
+        Raises:
+            ConstraintError: the grammar takes too long, or its limits were exceeded.
+        """
+        matcher, shared = self._moved(), self._shared
+        began_at = time.thread_time()
+        matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
+        shared.num_slow += time.thread_time() - began_at > MAX_MASK_S
+        if shared.num_slow > 1 or matcher.is_error():
+            raise ConstraintError(
+                "The form that this request asks of the answer takes too long to enforce; simplify "
+                "its schema (patterns with large repetitions, long lists of alternatives)."
+            )
+
+    def _moved(self) -> LLMatcher:
+        """The matcher, at this place."""
+        shared = self._shared
+        if shared.num_read != self._num_read:
+            is_possible = shared.num_read > self._num_read
+            if not (is_possible and shared.matcher.rollback(shared.num_read - self._num_read)):
+                raise ConstraintError("The answer's form got lost; ask again.")
+            shared.num_read = self._num_read
+        return shared.matcher
