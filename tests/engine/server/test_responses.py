@@ -6,7 +6,7 @@ import openai
 import pydantic
 import pytest
 
-from tests.engine.server import responses_stream
+from tests.support import responses_stream
 
 CALL = "<tool_call>\n<function={}>\n{}</function>\n</tool_call>"
 CITY = "<parameter=city>\n{}\n</parameter>\n"
