@@ -201,6 +201,8 @@ class ScriptPlayer:
         start, answer = playing.start, playing.answer
         num_prompt, fault = len(start.prompt), answer.fault
         cached = min(answer.cached_tokens, num_prompt)
+        if answer.prompt_delay_ms:  # what the cache had is known before the rest is read
+            self._channel.send(PromptProgress(start.request_id, cached, num_prompt, cached))
         for step in range(1, answer.prompt_steps + 1):
             yield answer.prompt_delay_ms / 1000 / answer.prompt_steps
             read = cached + (num_prompt - cached) * step // answer.prompt_steps
