@@ -79,7 +79,7 @@ class McpConnection:
         name: as configured.
         state, error: how it stands; `error` is a sentence when it failed.
         tools: what it offers, while it is ready.
-        timed_out: the last start took too long, so nobody should wait for the next one.
+        is_slow: a start took too long, so nobody should wait for it, or for the next one.
     """
 
     def __init__(self, name: str, config: McpServerConfig, settings: McpSettings) -> None:
@@ -88,14 +88,14 @@ class McpConnection:
         self.state = McpState.DISABLED if config.disabled else McpState.IDLE
         self.error: str | None = None
         self.tools: tuple[Tool, ...] = ()
-        self.timed_out = False
+        self.is_slow = False
         self._settings = settings
         self._secrets = secrets_in(
             [
                 *config.env.values(),
                 *config.headers.values(),
                 *config.args,
-                *(text for text in (config.url, config.command) if text),
+                *([config.url] if config.url is not None else []),
             ]
         )
         self._client: Client | None = None
@@ -124,8 +124,10 @@ class McpConnection:
             await asyncio.wait({self._task}, timeout=CLOSE_S)
         self.start()
         if self.state is McpState.STARTING:
-            with contextlib.suppress(TimeoutError):
+            try:
                 await asyncio.wait_for(self._settled.wait(), wait_s)
+            except TimeoutError:
+                self.is_slow = True
         elif self.state is McpState.READY:
             await self._refresh()
 
@@ -173,7 +175,8 @@ class McpConnection:
             self.state = McpState.IDLE  # it ended, or we ended it; the next use starts it again
         except TimeoutError:
             limit_s = self._settings.start_timeout_s
-            self._fail(f"The server was not ready in {limit_s:g} seconds.", timed_out=True)
+            self.is_slow = True
+            self._fail(f"The server was not ready in {limit_s:g} seconds.")
         except ProgramNotFoundError as error:
             self._fail(str(error))
         except Exception as error:  # noqa: BLE001 - another program may fail in any way
@@ -187,12 +190,12 @@ class McpConnection:
             words.close()
 
     def _is_ready(self) -> None:
-        self.state, self.timed_out, self._is_stale = McpState.READY, False, False
+        self.state, self.is_slow, self._is_stale = McpState.READY, False, False
         self._settled.set()
         logger.info("MCP server %s is ready with %d tools", self.name, len(self.tools))
 
-    def _fail(self, reason: str, *, timed_out: bool = False) -> None:
-        self.state, self.timed_out = McpState.FAILED, timed_out
+    def _fail(self, reason: str) -> None:
+        self.state = McpState.FAILED
         self.error = hide_secrets(reason, self._secrets)[:MAX_ERROR_CHARS]
         logger.warning("MCP server %s is left out: %s", self.name, self.error)
 
@@ -278,6 +281,8 @@ def _reason(error: BaseException) -> str:
             return "The server did not answer in time"
         case httpx2.TransportError():
             return "The server cannot be reached at its url"
+        case MCPError() if error.code == CONNECTION_CLOSED:
+            return "The server has ended, or closed the connection"
         case MCPError():
             return f"The server answered with an error: {error.message[:MAX_ERROR_CHARS]}"
         case OSError():

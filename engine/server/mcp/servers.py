@@ -63,7 +63,7 @@ class McpServers:
     async def ready(self, names: tuple[str, ...]) -> tuple[McpConnection, ...]:
         """The named servers (all, if none is named), after giving them time to start.
 
-        Servers whose last start took too long are started again and not waited for.
+        Servers that took too long before are started again, but not waited for.
 
         Raises:
             ApiError: 400 for a name that is not configured.
@@ -79,7 +79,7 @@ class McpServers:
             if (not names or connection.name in names) and connection.state is not McpState.DISABLED
         )
         await asyncio.gather(
-            *(connection.settle(0 if connection.timed_out else WAIT_S) for connection in chosen)
+            *(connection.settle(0 if connection.is_slow else WAIT_S) for connection in chosen)
         )
         return chosen
 
