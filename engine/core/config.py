@@ -12,9 +12,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from engine.core.config_mcp import McpServerConfig, McpSettings, unwrap_servers
+from engine.core.config_mcp import McpServerConfig, McpSettings
 from engine.core.setting_paths import UsablePath
 
 CONFIG_FORMAT: Literal[1] = 1
@@ -228,7 +228,7 @@ class RunConfig(BaseModel):
     )
 
     # -- tools and other servers -----------------------------------------------------------------
-    mcp_servers: Annotated[dict[str, McpServerConfig], BeforeValidator(unwrap_servers)] = Field(
+    mcp_servers: dict[str, McpServerConfig] = Field(
         default_factory=dict,
         description="MCP servers whose tools the chat window, and requests that ask for it, may use "
         "(docs/mcp.md).",

@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from engine.core.config import CONFIG_FORMAT, RunConfig
+from engine.core.config_mcp import MCP_SERVERS, unwrap_servers
 from engine.core.config_words import allowed_values, field_at
 from engine.core.errors import ConfigError
 from engine.core.files import keep_backup, read_json, write_json
@@ -52,6 +53,8 @@ def parse_config(data: Mapping[str, object], *, source: str) -> RunConfig:
     """Check JSON-ready data strictly (a quoted number is no number) and warn of unknown keys."""
     try:
         checked = {key: value for key, value in data.items() if key != "format"}
+        if MCP_SERVERS in checked:
+            checked[MCP_SERVERS] = unwrap_servers(checked[MCP_SERVERS])
         config = RunConfig.model_validate_json(json.dumps(checked), strict=True)
     except ValidationError as error:
         raise config_error(error, source) from error

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from engine.core.config import RunConfig
 from engine.core.config_file import config_error, load_config, warn_of_unknown_keys
+from engine.core.config_mcp import MCP_SERVERS, unwrap_servers
 from engine.core.config_words import allowed_values, is_optional
 from engine.core.errors import ConfigError
 from engine.core.strict_json import BadJsonError, parse_json
@@ -80,7 +81,8 @@ def _flag_value(key: str, field: FieldInfo, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip())
     if _is_table(field):
         try:
-            return parse_json(value)
+            table = parse_json(value)
+            return unwrap_servers(table) if key == MCP_SERVERS else table
         except BadJsonError as error:
             raise ConfigError(
                 f"{SOURCE}: {flag_name(key)} takes JSON, and this is none ({error}).",

@@ -13,6 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+MCP_SERVERS = "mcp_servers"
 # Key under which programs keep the entries in a file of theirs; a pasted one is understood.
 WRAPPER_KEY = "mcpServers"
 
