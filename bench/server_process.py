@@ -128,6 +128,11 @@ class ServerProcess:
             with contextlib.suppress(psutil.Error):
                 child.kill()
 
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._port
+
     def memory(self) -> Memory:
         """Of the server and its children."""
         peak = private = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.core.errors import EngineError
 from engine.server.context import output_room, prompt_too_long
@@ -117,7 +117,7 @@ def render(front: Front, conversation: Conversation, *, is_bounded: bool = True)
     messages = list(conversation.messages)
     continued = str(messages.pop()["content"]) if conversation.continues else ""
     try:
-        return front.model.chat.prompt(
+        prompt = front.model.chat.prompt(
             messages,
             conversation.tools.rendered or None,
             TemplateOptions(
@@ -126,6 +126,8 @@ def render(front: Front, conversation: Conversation, *, is_bounded: bool = True)
             answer_start=continued,
             max_tokens=front.context if is_bounded else None,
         )
+        token_ids = front.answers.reuse(prompt.token_ids, messages)
+        return replace(prompt, token_ids=token_ids)
     except PromptTooLongError as error:
         least = error.least_tokens
         raise prompt_too_long(f"at least {least}", least, front.context) from error

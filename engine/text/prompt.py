@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from engine.core.errors import InputError, ModelFileError
 from engine.text.messages import normalise_messages
+from engine.text.piece_cache import PieceCache
 from engine.text.template import ChatTemplate, RenderedPrompt, TemplateOptions
 from engine.text.tokenizer import Tokenizer
 
@@ -45,22 +46,30 @@ class PromptTooLongError(InputError):
         self.least_tokens = least_tokens
 
 
-def encode_prompt(tokenizer: Tokenizer, rendered: RenderedPrompt) -> list[int]:
+def encode_prompt(
+    tokenizer: Tokenizer, rendered: RenderedPrompt, cache: PieceCache | None = None
+) -> list[int]:
     """The token ids of a rendered prompt.
+
+    Args:
+        tokenizer: of the model.
+        rendered: the prompt.
+        cache: of the same tokenizer, for prompts that have much in common.
 
     Raises:
         InputError: a content holds millions of blanks in a row.
     """
+    encode = tokenizer.encode if cache is None else cache.encode
     ids: list[int] = []
     pending: list[str] = []  # plain text since the last special token
     for piece, special in _pieces(tokenizer, rendered):
         if special is None:
             pending.append(piece)
             continue
-        ids += tokenizer.encode("".join(pending))
+        ids += encode("".join(pending))
         pending.clear()
         ids.append(special)
-    return ids + tokenizer.encode("".join(pending))
+    return ids + encode("".join(pending))
 
 
 def _pieces(tokenizer: Tokenizer, rendered: RenderedPrompt) -> Iterator[tuple[str, int | None]]:
@@ -94,6 +103,7 @@ class ChatFormat:
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate) -> None:
         self.tokenizer = tokenizer
         self.template = template
+        self._pieces = PieceCache(tokenizer.encode)
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object], file_name: str) -> ChatFormat:
@@ -142,7 +152,7 @@ class ChatFormat:
         rendered = self.template.render(normalise_messages(messages), tools=tools, options=options)
         num_chars = len(answer_start) + sum(len(span.text) for span in rendered.spans)
         self._check_least(self.tokenizer.least_tokens(num_chars), max_tokens)
-        token_ids = encode_prompt(self.tokenizer, rendered)
+        token_ids = encode_prompt(self.tokenizer, rendered, self._pieces)
         token_ids += self.tokenizer.encode(answer_start)
         return ChatPrompt(
             token_ids=token_ids,
