@@ -7,6 +7,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from engine.server.chat_completions import chat_routes
+from engine.server.completions import completions_routes
 from engine.server.control import control_routes
 from engine.server.front import Front
 from engine.server.gateway import Gateway
@@ -17,8 +18,10 @@ from engine.server.messages_api import messages_routes
 from engine.server.metrics_routes import metrics_routes
 from engine.server.models import models_routes
 from engine.server.page_routes import page_routes
+from engine.server.props import props_routes
 from engine.server.responses import responses_routes
 from engine.server.status import status_routes
+from engine.server.tokenize import tokenize_routes
 
 
 class Application(FastAPI):
@@ -42,12 +45,15 @@ def make_app(front: Front) -> ASGIApp:
     """The application of a server process."""
     routes: list[BaseRoute] = [
         *chat_routes(front),
+        *completions_routes(front),
         *messages_routes(front),
         *responses_routes(front),
         *models_routes(front),
         *health_routes(front),
         *status_routes(front),
         *metrics_routes(front),
+        *props_routes(front),
+        *tokenize_routes(front),
         *loading_routes(front),
         *control_routes(front),
         *mcp_routes(front),

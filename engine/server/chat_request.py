@@ -96,9 +96,7 @@ def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: in
     """
     body = Fields(data)
     _refuse(body)
-    model = body.string("model")
-    if model is not None and len(model) > MAX_MODEL_CHARS:  # it is echoed in every chunk
-        raise invalid_value("model", f"may be at most {MAX_MODEL_CHARS} characters long")
+    model = read_model(body)
     messages = read_messages(body)
     tools = read_tools(body)
     continues = messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1]
@@ -116,7 +114,7 @@ def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: in
         continues=continues,
     )
     generation = GenerationRequest(
-        model=model or None,
+        model=model,
         conversation=conversation,
         sampling=read_sampling(
             body, effort, config.sampling, vocab_size, top_logprobs=read_top_logprobs(body)
@@ -132,10 +130,18 @@ def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: in
     return ChatRequest(
         generation=generation,
         stream=stream,
-        include_usage=stream and _read_include_usage(body),
+        include_usage=stream and read_include_usage(body),
         return_progress=body.boolean("return_progress") or False,
         timings_per_token=body.boolean("timings_per_token") or False,
     )
+
+
+def read_model(body: Fields) -> str | None:
+    """The model's name; None when the client gave none, or an empty one."""
+    model = body.string("model")
+    if model is not None and len(model) > MAX_MODEL_CHARS:  # it is echoed in every chunk
+        raise invalid_value("model", f"may be at most {MAX_MODEL_CHARS} characters long")
+    return model or None
 
 
 def _refuse(body: Fields) -> None:
@@ -153,7 +159,8 @@ def _refuse(body: Fields) -> None:
         raise unsupported_value("modalities", 'must be ["text"]; only text is generated')
 
 
-def _read_include_usage(body: Fields) -> bool:
+def read_include_usage(body: Fields) -> bool:
+    """Whether a stream's last chunk tells the counts."""
     options = body.table("stream_options")
     return options is not None and options.boolean("include_usage") is True
 

@@ -22,7 +22,9 @@ class OutputRoom:
     header: str | None = None
 
 
-def output_room(num_prompt: int, cap: int | None, context: int, *, fit: bool) -> OutputRoom:
+def output_room(
+    num_prompt: int, cap: int | None, context: int, *, fit: bool, param: str = "messages"
+) -> OutputRoom:
     """The room for an answer.
 
     Args:
@@ -30,13 +32,14 @@ def output_room(num_prompt: int, cap: int | None, context: int, *, fit: bool) ->
         cap: what the client asked for, None for as much as there is.
         context: tokens of prompt and answer together.
         fit: lower a cap that does not fit.
+        param: the field that holds the prompt, for errors.
 
     Raises:
         ApiError: 400 `context_length_exceeded`.
     """
     room = context - num_prompt
     if room < 1:
-        raise prompt_too_long(f"{num_prompt}", num_prompt, context)
+        raise prompt_too_long(f"{num_prompt}", num_prompt, context, param)
     if cap is None:
         return OutputRoom(room)
     if cap <= room:
@@ -47,20 +50,20 @@ def output_room(num_prompt: int, cap: int | None, context: int, *, fit: bool) ->
         400,
         "context_length_exceeded",
         f"This model's maximum context length is {context} tokens, and the request needs "
-        f"{num_prompt + cap}: {num_prompt} in the messages and {cap} in the completion. "
-        "Shorten the conversation or lower the output limit.",
-        param="messages",
+        f"{num_prompt + cap}: {num_prompt} in the {param} and {cap} in the completion. "
+        "Shorten the prompt or lower the output limit.",
+        param=param,
         extra={"n_prompt_tokens": num_prompt, "n_ctx": context, "max_tokens": cap},
     )
 
 
-def prompt_too_long(has: str, num_prompt: int, context: int) -> ApiError:
+def prompt_too_long(has: str, num_prompt: int, context: int, param: str = "messages") -> ApiError:
     """400 for a prompt that has (`has`: in words) more tokens than the context."""
     return ApiError(
         400,
         "context_length_exceeded",
         f"This model's maximum context length is {context} tokens, and the prompt has {has} "
-        "tokens. Shorten the conversation.",
-        param="messages",
+        "tokens. Shorten it.",
+        param=param,
         extra={"n_prompt_tokens": num_prompt, "n_ctx": context},
     )

@@ -73,6 +73,7 @@ class GenerationPlan:
         constraint: what the answer may look like; None = anything.
         budget: most thinking tokens, None = no limit.
         choices: how many answers, one after the other; the seed grows by one for each.
+        is_raw: the prompt is a text to go on with, not a conversation.
     """
 
     prompt: tuple[int, ...]
@@ -84,6 +85,7 @@ class GenerationPlan:
     constraint: Constraint | None = None
     budget: int | None = None
     choices: int = 1
+    is_raw: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,7 @@ class _Choice:
             starts_in_thinking=plan.starts_in_thinking,
             stops=plan.stops,
             new_call_id=lambda: new_id("call_"),
+            is_raw=plan.is_raw,
         )
         self._aligner = LogprobAligner(tokenizer) if plan.sampling.top_logprobs >= 0 else None
         self._borders = prompt_borders(plan.prompt, tokenizer)
@@ -406,6 +409,8 @@ class _Choice:
 
     def _remember(self) -> None:
         """Keep the answer's exact ids for the prompt in which it comes back as text."""
+        if self._plan.is_raw:
+            return
         calls = tuple((call.name, call.arguments) for call in self._answer.calls)
         self._front.answers.note(
             self._plan.prompt,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import heapq
 from collections import deque
 
 from engine.server.errors import ApiError
@@ -29,10 +30,11 @@ class Place(enum.Enum):
 
 
 class Ticket:
-    """One request in the queue."""
+    """One request in the queue; `slot` tells running ones apart, from 0."""
 
     def __init__(self) -> None:
         self.place = Place.WAITING
+        self.slot = -1
         self.called = asyncio.Event()
 
 
@@ -45,6 +47,7 @@ class RequestQueue:
         self._timeout_s = timeout_s
         self._waiting: deque[Ticket] = deque()
         self._running = 0
+        self._free_slots = list(range(parallel))
         self.rejected = 0
 
     @property
@@ -112,11 +115,13 @@ class RequestQueue:
             self._waiting.remove(ticket)
         elif ticket.place is Place.RUNNING:
             self._running -= 1
+            heapq.heappush(self._free_slots, ticket.slot)
         ticket.place = Place.LEFT
         while self._waiting and self._running < self._parallel:
             self._give(self._waiting.popleft())
 
     def _give(self, ticket: Ticket) -> None:
         self._running += 1
+        ticket.slot = heapq.heappop(self._free_slots)
         ticket.place = Place.RUNNING
         ticket.called.set()

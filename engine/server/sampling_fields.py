@@ -7,7 +7,7 @@ published values, which differ between thinking and not thinking.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.core.config import Effort, SamplingDefaults
 from engine.server.errors import invalid_type, invalid_value
@@ -84,6 +84,14 @@ def read_sampling(
         seed=secrets.randbits(53) if seed is None or seed < 0 else seed,
         top_logprobs=top_logprobs,
     )
+
+
+def default_sampling(effort: Effort, defaults: SamplingDefaults) -> SamplingParams:
+    """What a request that gives no sampling values gets; the seed is not drawn."""
+    published = NOT_THINKING if effort is Effort.NONE else THINKING
+    names = (*(field.name for field in NUMBER_FIELDS), "top_k")
+    given = {name: getattr(defaults, name) for name in names}
+    return replace(published, **{name: value for name, value in given.items() if value is not None})
 
 
 def _numbers(

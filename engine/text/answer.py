@@ -72,6 +72,8 @@ def structure_ids(tokenizer: Tokenizer) -> StructureIds:
 class AnswerStream:
     """Push token ids as they come, in any division, then `finish`.
 
+    A raw answer is the continuation of a text, not of a conversation: its tags are content.
+
     Attributes:
         num_reasoning_tokens: tokens of thinking so far, closing tags not counted.
     """
@@ -84,12 +86,15 @@ class AnswerStream:
         starts_in_thinking: bool,
         stops: Sequence[str],
         new_call_id: Callable[[], str],
+        is_raw: bool = False,
     ) -> None:
         structure = structure_ids(tokenizer)
+        if is_raw:
+            structure = StructureIds(None, None, None, None, structure.turn_end)
         self._tags = structure.tags()
         self._think_close = structure.think_close
         self._turn_end = structure.turn_end
-        self._detokenizer = StreamingDetokenizer(tokenizer)
+        self._detokenizer = StreamingDetokenizer(tokenizer, show_control=is_raw)
         self._parser = AnswerParser(
             structure, tools, starts_in_thinking=starts_in_thinking, new_call_id=new_call_id
         )

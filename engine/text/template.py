@@ -100,6 +100,7 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str) -> None:
+        self.source = source
         if len(source) > MAX_SOURCE_CHARS:
             raise TemplateError(
                 f"The model's chat template has {len(source)} characters; at most "

@@ -263,7 +263,10 @@ class ScriptPlayer:
                 TokenLogprobs(
                     token_id,
                     SCRIPTED_LOGPROB,
-                    tuple((token_id + i, SCRIPTED_LOGPROB - i) for i in range(num_top)),
+                    tuple(
+                        ((token_id + i) % self._tokenizer.vocab_size, SCRIPTED_LOGPROB - i)
+                        for i in range(num_top)
+                    ),
                 )
                 for token_id in group
             )

@@ -231,6 +231,22 @@ def test_a_model_file_s_own_tokens_give_the_same_answer(size: int) -> None:
     assert [one.arguments for one in answer.calls] == ['{"path":"ñ</parameter>.txt"}']
 
 
+def test_a_raw_answer_shows_tags_and_newlines_as_they_came_and_ends_at_a_turn_end() -> None:
+    text = f"\n\n<think>hm\n</think>\n\nyes\n{call('read', ('path', 'x'))}\n"
+    answer = AnswerStream(
+        TOKENIZER,  # type: ignore[arg-type]
+        (),
+        starts_in_thinking=False,
+        stops=["END"],
+        new_call_id=lambda: "call_x",
+        is_raw=True,
+    )
+    answer.push([*TOKENIZER.encode(text), 261, *b"more"])
+    answer.finish(STOP)
+    assert (answer.content, answer.reasoning, answer.calls) == (text, "", ())
+    assert answer.num_reasoning_tokens == 0
+
+
 PARTS = st.sampled_from(
     [*SPECIAL, "a", "END", "E", "\n", "😀", "é", call("read", ("path", "x\n<EN")), "</parameter>"]
 )
