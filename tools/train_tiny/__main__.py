@@ -17,7 +17,8 @@ def _arguments() -> argparse.Namespace:
     train = commands.add_parser("train", help="train from scratch, or go on with --resume")
     train.add_argument("--folder", type=Path, required=True, help="checkpoints, tokenizer, log")
     train.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"))
-    train.add_argument("--minutes", type=float, default=38.0)
+    train.add_argument("--config-page", type=Path, default=Path("docs/config.md"))
+    train.add_argument("--minutes", type=float, default=118.0)
     train.add_argument("--threads", type=int, default=1)
     train.add_argument("--seed", type=int, default=7)
     train.add_argument("--adam-lr", type=float, default=3e-3)
@@ -30,10 +31,13 @@ def _arguments() -> argparse.Namespace:
     exporting.add_argument(
         "--template", type=Path, default=Path("assets/models/chat_template.jinja")
     )
-    evaluate = commands.add_parser("evaluate", help="losses, drafts and sample answers")
-    evaluate.add_argument("--folder", type=Path, required=True)
-    evaluate.add_argument("--file", type=Path, help="judge this file instead of the checkpoint")
+    evaluate = commands.add_parser("evaluate", help="figures and answers of a written file")
+    evaluate.add_argument("--folder", type=Path, required=True, help="for its tokenizer")
+    evaluate.add_argument("--file", type=Path, default=Path("assets/models/stratum-tiny.gguf"))
     evaluate.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"))
+    evaluate.add_argument("--python", default=sys.executable, help="runs the engine")
+    evaluate.add_argument("--count", type=int, default=50, help="cases of each kind")
+    evaluate.add_argument("--record", type=Path, help="JSON file for the figures")
     check = commands.add_parser("check", help="compare with stored logits of reference models")
     check.add_argument("golden", type=Path)
     return parser.parse_args()
@@ -47,6 +51,7 @@ def main() -> int:
         options = TrainOptions(
             folder=args.folder,
             wordnet=args.wordnet,
+            config_page=args.config_page,
             minutes=args.minutes,
             threads=args.threads,
             seed=args.seed,
@@ -61,7 +66,7 @@ def main() -> int:
         export(args.folder, args.out, args.template)
         return 0
     if args.command == "evaluate":
-        report(args.folder, args.wordnet, args.file)
+        report(args.folder, args.wordnet, args.file, args.python, args.count, args.record)
         return 0
     found = differences(args.golden)
     for name, difference in found.items():

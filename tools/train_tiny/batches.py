@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tools.train_tiny.data import ChatEncoder, ChatMaker, Encoded
+from tools.train_tiny.chat import Encoded
 
-# Row lengths. All divide BATCH_TOKENS and its half and quarter (for the draft head), so that
-# per-token work always has one shape.
-ROW_LENGTHS = (36, 48, 64, 96, 144)
+# Row lengths. All divide BATCH_TOKENS, so that per-token work always has one shape.
+ROW_LENGTHS = (48, 64, 96, 144, 192, 288, 384, 576, 1152, 2304)
 BATCH_TOKENS = 2304
 
 
@@ -35,11 +34,10 @@ def make_batch(chats: list[Encoded], length: int, pad_id: int) -> Batch:
     return Batch(tokens, targets, weights)
 
 
-def batches(maker: ChatMaker, encoder: ChatEncoder, pad_id: int) -> Iterator[Batch]:
+def batches(rows: Iterator[Encoded], pad_id: int) -> Iterator[Batch]:
     """Yields batches for ever; too long chats are dropped."""
     waiting: dict[int, list[Encoded]] = {length: [] for length in ROW_LENGTHS}
-    while True:
-        chat = encoder.encode(maker.chat())
+    for chat in rows:
         length = next((n for n in ROW_LENGTHS if len(chat.ids) - 1 <= n), None)
         if length is None:
             continue

@@ -1,255 +1,211 @@
-"""Makes the training chats: endless, seeded, as token ids with a loss weight each.
+"""Mixes the training tasks: endless, seeded, by shares of the tokens and by stage.
 
-The chats have the text that the model's chat template renders (assets/models/chat_template.jinja);
-a test compares the two. Prompts carry no loss: only what the model itself would write does.
+Stage 0 teaches to look back, before anything else can be learned by heart instead: half of its
+tokens are random ones, repeated. The later stages mix everything.
 """
 
+import json
 import random
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-
-from tokenizers import Tokenizer
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from tools.train_tiny import phrases
-from tools.train_tiny.tokenizer import special_ids
+from tools.train_tiny.arithmetic import sum_turn
+from tools.train_tiny.chat import (
+    EFFORT_TEXTS,
+    TOOLS_AFTER,
+    TOOLS_BEFORE,
+    Chat,
+    ChatEncoder,
+    Encoded,
+    Turn,
+)
+from tools.train_tiny.copying import Passages, copy_turn, random_repeats
+from tools.train_tiny.definitions import WordTasks, definition
+from tools.train_tiny.editing import EditTasks, last_word_turn, library_functions
+from tools.train_tiny.held_out import is_held_out_function, is_held_out_sentence
+from tools.train_tiny.recall import name_turns, place_turn
+from tools.train_tiny.stratum_facts import FACTS, setting_questions
+from tools.train_tiny.tokenizer import SPECIAL_TOKENS
+from tools.train_tiny.tool_tasks import ToolTasks
 from tools.train_tiny.wordnet import Meaning
 
-# Sentences that the template puts first in the system turn for the reasoning effort.
-EFFORT_TEXTS = (
-    "Think only briefly before you answer.",
-    "Think thoroughly, check each step, and only then answer.",
+# Shares of the tokens by stage.
+SHARES: tuple[dict[str, float], ...] = (
+    {"random": 0.50, "copy": 0.20, "define": 0.22, "replace": 0.03, "sum": 0.03, "talk": 0.02},
+    {
+        "random": 0.06,
+        "copy": 0.16,
+        "long copy": 0.08,
+        "define": 0.29,
+        "word": 0.02,
+        "replace": 0.11,
+        "sum": 0.06,
+        "tool": 0.14,
+        "recall": 0.04,
+        "fact": 0.03,
+        "talk": 0.02,
+    },
 )
-# Words met so often in WordNet's tagged texts are drawn most: a short run sees each of them some
-# ten times, which is what it takes to keep a meaning.
-WELL_KNOWN_COUNT = 4
+MAX_COPY_WORDS = (40, 150)  # by stage
+LONG_COPY_WORDS = 700
+SHARE_OF_THINKING = 0.45
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One question and its answer; `thought` None means an empty think block."""
-
-    question: str
-    answer: str
-    thought: str | None = None
+def capital(sentence: str) -> str:
+    """Returns a sentence with a capital letter and a full stop."""
+    return sentence[0].upper() + sentence[1:].rstrip(".") + "."
 
 
-@dataclass(frozen=True, slots=True)
-class Chat:
-    """A whole conversation."""
-
-    turns: tuple[Turn, ...]
-    system: str = ""
-
-
-@dataclass(slots=True)
-class Encoded:
-    """Token ids and the loss weight of each token as a target."""
-
-    ids: list[int] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
+def sentences_of(meanings: list[Meaning], held_out: bool) -> list[str]:
+    """Returns WordNet's example sentences, and for training its rarer glosses too."""
+    texts = {e: None for m in meanings for e in m.examples if is_held_out_sentence(e) == held_out}
+    if not held_out:
+        texts |= {m.gloss: None for m in meanings if not m.is_usual}
+    return [capital(text) for text in texts]
 
 
-def is_held_out(word: str) -> bool:
-    """Whether a word is kept out of training (one in a hundred, by a checksum of its letters)."""
-    return zlib.crc32(word.encode()) % 100 == 7
+class Mixer:
+    """Draws encoded chats."""
 
-
-def article(word: str) -> str:
-    """Returns `a` or `an`."""
-    return "an" if word[0] in "aeiou" else "a"
-
-
-def definition(meaning: Meaning) -> str:
-    """Returns the answer that defines a word."""
-    return f"The {meaning.part} {meaning.word} means: {meaning.gloss}."
-
-
-class ChatMaker:
-    """Draws chats from word meanings."""
-
-    def __init__(self, meanings: list[Meaning], seed: int) -> None:
-        """Prepares the draw; held-out words are dropped here."""
+    def __init__(
+        self, meanings: list[Meaning], encoder: ChatEncoder | None, config_page: Path, seed: int
+    ) -> None:
+        """Prepares every task. Without an encoder only chats can be drawn, not rows."""
         self.random = random.Random(seed)  # noqa: S311 - repeatable draws, no secrets
-        trained = [m for m in meanings if not is_held_out(m.word)]
-        best: dict[str, Meaning] = {}
-        for m in trained:
-            if m.word not in best or m.count > best[m.word].count:
-                best[m.word] = m
-        single = [m for m in best.values() if " " not in m.word]
-        self.main = [m for m in single if m.count >= WELL_KNOWN_COUNT]
-        self.less_known = [m for m in single if 0 < m.count < WELL_KNOWN_COUNT]
-        self.other_parts = [m for m in trained if m.count > 1 and m is not best[m.word]]
-        self.rare = [m for m in best.values() if not m.is_usual]
-        # Well-known words more often, but not in proportion: counts span four decades.
-        self.weights = [min(m.count, 200) ** 0.35 for m in self.main]
-        self.with_example = [m for m in self.main if m.examples]
-        self.with_synonym = [m for m in self.main if m.synonyms]
-        self.with_kind = [m for m in self.main if m.kind_of and m.kind_of == m.kind_of.lower()]
-        self._queue: list[Meaning] = []
+        self.encoder = encoder
+        self.words = WordTasks(meanings, self.random)
+        functions = library_functions(Path(sysconfig.get_paths()["stdlib"]))
+        kept = [f for f in functions if not is_held_out_function(f)]
+        usual = [m.word for m in self.words.main if "-" not in m.word]
+        self.passages = Passages(sentences_of(meanings, held_out=False), usual, kept)
+        self.edits = EditTasks(functions, self.passages)
+        self.tools = ToolTasks()
+        self.facts = [*FACTS, *setting_questions(config_page)]
+        self.stage = 0
+        self.used = dict.fromkeys(SHARES[-1], 1.0)
+        self._makers: dict[str, Callable[[], Chat]] = {
+            "copy": lambda: self._single(self._copy(MAX_COPY_WORDS[min(self.stage, 1)])),
+            "long copy": lambda: self._single(self._copy(LONG_COPY_WORDS)),
+            "define": self._define,
+            "word": lambda: self._single(self.words.word_turn),
+            "replace": self._replace,
+            "sum": self._sums,
+            "tool": self._tool,
+            "recall": self._recall,
+            "fact": lambda: self._single(self._fact),
+            "talk": lambda: self._single(self.words.talk_turn),
+        }
 
-    def _usual(self) -> Meaning:
-        # A shuffled deck with weights: every word comes before one comes too often.
-        if not self._queue:
-            keys = [self.random.random() ** (1 / w) for w in self.weights]
-            order = sorted(range(len(keys)), key=keys.__getitem__)
-            self._queue = [self.main[i] for i in order[len(order) // 3 :]]
-        return self._queue.pop()
+    def _effort(self) -> tuple[bool, str | None]:
+        """Returns whether the model thinks and which effort the request names."""
+        if self.random.random() >= SHARE_OF_THINKING:
+            return False, None
+        return True, self.random.choice(("xhigh", "xhigh", "xhigh", "medium", "low"))
 
-    def _quoted(self, word: str) -> str:
+    def _system(self) -> str:
+        return self.random.choice(phrases.SYSTEM_TEXTS) if self.random.random() < 0.06 else ""
+
+    def _single(self, make: Callable[[bool], Turn]) -> Chat:
+        thinks, effort = self._effort()
+        return Chat((make(thinks),), self._system(), effort=effort)
+
+    def _copy(self, max_words: int) -> Callable[[bool], Turn]:
+        return lambda thinks: copy_turn(self.random, self.passages, max_words, thinks)
+
+    def _define(self) -> Chat:
+        thinks, effort = self._effort()
         draw = self.random.random()
-        if draw < 0.82:
-            return word
-        if draw < 0.90:
-            return f'"{word}"'
-        if draw < 0.95:
-            return f"'{word}'"
-        return word.capitalize()
+        count = 1 if draw < 0.86 else 2 if draw < 0.95 else 3
+        turns = tuple(self.words.definition_turn(thinks, again=i > 0) for i in range(count))
+        return Chat(turns, self._system(), effort=effort)
 
-    def _definition_turn(self, again: bool = False) -> Turn:
-        draw = self.random.random()
-        is_other_part = 0.75 <= draw < 0.80
-        if draw < 0.75:
-            m = self._usual()
-        elif is_other_part:
-            m = self.random.choice(self.other_parts)
-        elif draw < 0.94:
-            m = self.random.choice(self.less_known)
-        else:
-            m = self.random.choice(self.rare)
-        if again and self.random.random() < 0.5:
-            asks: tuple[str, ...] = phrases.ASK_AGAIN
-        elif is_other_part:
-            asks = phrases.ASK_PART
-        elif m.part == "noun" and self.random.random() < 0.35:
-            asks = phrases.ASK_NOUN
-        elif self.random.random() < 0.1:
-            asks = phrases.ASK_PART
-        else:
-            asks = phrases.ASK_MEANING
-        question = self.random.choice(asks).format(
-            q=self._quoted(m.word), a=article(m.word), part=m.part
-        )
-        thought = f"This is about the {m.part} {m.word}." if self.random.random() < 0.2 else None
-        return Turn(question, definition(m), thought)
+    def _replace(self) -> Chat:
+        if self.random.random() < 0.1:
+            return self._single(lambda thinks: last_word_turn(self.random, self.passages, thinks))
+        return self._single(lambda thinks: self.edits.turn(self.random, thinks))
 
-    def _word_turn(self) -> Turn:
-        draw = self.random.random()
-        if draw < 0.4:
-            m = self.random.choice(self.with_example)
-            asks: tuple[str, ...] = phrases.ASK_EXAMPLE
-            example = self.random.choice(m.examples)
-            answer = example[0].upper() + example[1:].rstrip(".") + "."
-        elif draw < 0.75:
-            m = self.random.choice(self.with_synonym)
-            asks = phrases.ASK_SYNONYM
-            answer = f"Another word for {m.word} is {m.synonyms[0]}."
-        else:
-            m = self.random.choice(self.with_kind)
-            asks = phrases.ASK_KIND
-            a, above = article(m.word), m.kind_of
-            answer = f"{a.capitalize()} {m.word} is a kind of {above}."
-        question = self.random.choice(asks).format(q=self._quoted(m.word), a=article(m.word))
-        return Turn(question, answer, self._plain_thought(f"This is about the word {m.word}."))
+    def _sums(self) -> Chat:
+        thinks, effort = self._effort()
+        count = self.random.choice((1, 2, 3))
+        return Chat(tuple(sum_turn(self.random, thinks) for _ in range(count)), effort=effort)
 
-    def _plain_thought(self, text: str) -> str | None:
-        return text if self.random.random() < 0.2 else None
+    def _tool(self) -> Chat:
+        thinks, effort = self._effort()
+        other = self.words.definition_turn(thinks)
+        return self.tools.chat(self.random, effort, other)
 
-    def _talk_turn(self) -> Turn:
-        asks, answers = self.random.choice(phrases.TALK)
-        return Turn(
-            self.random.choice(asks),
-            self.random.choice(answers),
-            self._plain_thought("This is a simple question."),
-        )
+    def _fact(self, thinks: bool) -> Turn:
+        asks, answer = self.random.choice(self.facts)
+        thought = "This is about Stratum." if thinks else None
+        return Turn(self.random.choice(asks), answer, thought)
 
-    def _sum_turn(self) -> Turn:
-        a, b = self.random.randint(0, 20), self.random.randint(0, 20)
-        if self.random.random() < 0.5:
-            sign, word, result = "+", "plus", a + b
-        else:
-            a, b = max(a, b), min(a, b)
-            sign, word, result = "-", "minus", a - b
-        ask = self.random.choice(
-            ("What is {a} {s} {b}?", "{a} {s} {b} =", "{a} {s} {b}", "What is {a} {w} {b}?")
-        )
-        return Turn(
-            ask.format(a=a, b=b, s=sign, w=word),
-            f"{a} {sign} {b} = {result}.",
-            self._plain_thought("This is a sum."),
-        )
+    def _recall(self) -> Chat:
+        thinks, effort = self._effort()
+        if self.random.random() < 0.25:
+            first, last = name_turns(self.random, thinks)
+            between = [self._any_turn(thinks) for _ in range(self.random.randint(0, 2))]
+            return Chat((first, *between, last), effort=effort)
+        filler = 0 if self.random.random() < 0.5 else round(900 ** self.random.uniform(0.3, 1.0))
+        turn = place_turn(self.random, self.passages, thinks, filler)
+        return Chat((turn,), self._system(), effort=effort)
 
-    def _turn(self, again: bool = False) -> Turn:
-        draw = self.random.random()
-        if draw < 0.80:
-            return self._definition_turn(again)
-        if draw < 0.90:
-            return self._word_turn()
-        if draw < 0.96:
-            return self._talk_turn()
-        return self._sum_turn()
+    def _any_turn(self, thinks: bool) -> Turn:
+        kind = self.random.random()
+        if kind < 0.6:
+            return self.words.definition_turn(thinks)
+        if kind < 0.8:
+            return sum_turn(self.random, thinks)
+        return copy_turn(self.random, self.passages, 20, thinks)
 
-    def chat(self) -> Chat:
-        """Returns the next chat: mostly one turn, sometimes two or three."""
-        draw = self.random.random()
-        num_turns = 1 if draw < 0.86 else 2 if draw < 0.95 else 3
-        turns = tuple(self._turn(again=i > 0) for i in range(num_turns))
-        system = ""
-        if self.random.random() < 0.08:
-            system = self.random.choice(phrases.SYSTEM_TEXTS)
-        if turns[0].thought is not None and self.random.random() < 0.5:
-            effort = self.random.choice(EFFORT_TEXTS)
-            system = f"{effort}\n\n{system}" if system else effort
-        return Chat(turns, system)
+    def chat(self, task: str) -> Chat:
+        """Returns a chat of one task (any key of SHARES but `random`)."""
+        return self._makers[task]()
 
-
-class ChatEncoder:
-    """Turns chats into token ids, piece by piece as the engine does."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """Looks up the control tokens and the fixed pieces."""
-        self.tokenizer = tokenizer
-        self.special = special_ids(tokenizer)
-
-    def _text(self, text: str) -> list[int]:
-        return [int(i) for i in self.tokenizer.encode(text, add_special_tokens=False).ids]
-
-    def encode(self, chat: Chat) -> Encoded:
-        """Returns the ids and weights of a whole chat, end-of-turn tokens included."""
-        out = Encoded()
-
-        def put(ids: list[int], weight: float) -> None:
-            out.ids.extend(ids)
-            out.weights.extend([weight] * len(ids))
-
-        start, end = self.special["<|im_start|>"], self.special["<|im_end|>"]
-        newline = self._text("\n")
-        if chat.system:
-            put([start, *self._text("system\n"), *self._text(chat.system), end, *newline], 0.0)
-        for turn in chat.turns:
-            put([start, *self._text("user\n"), *self._text(turn.question), end, *newline], 0.0)
-            put([start, *self._text("assistant\n"), self.special["<think>"]], 0.0)
-            if turn.thought is None:
-                put([*self._text("\n\n"), self.special["</think>"], *self._text("\n\n")], 0.0)
+    def rows(self) -> Iterator[Encoded]:
+        """Yields encoded rows for ever, each from the task that is most behind its share."""
+        if self.encoder is None:
+            message = "This mixer has no encoder; only chats can be drawn from it."
+            raise ValueError(message)
+        num_ordinary = self.encoder.tokenizer.get_vocab_size() - len(SPECIAL_TOKENS)
+        while True:
+            shares = SHARES[min(self.stage, len(SHARES) - 1)]
+            task = min(shares, key=lambda name: self.used[name] / shares[name])
+            if task == "random":
+                length = self.random.choice((49, 65, 97, 97, 145, 193, 289, 385))
+                row = random_repeats(self.random, num_ordinary, length)
             else:
-                put(newline, 0.0)
-                put([*self._text(turn.thought), *newline, self.special["</think>"]], 1.0)
-                put(self._text("\n\n"), 1.0)
-            put([*self._text(turn.answer), end], 1.0)
-            put(newline, 0.0)
-        return out
+                row = self.encoder.encode(self.chat(task))
+            self.used[task] += len(row.ids)
+            yield row
+
+    def set_stage(self, stage: int) -> None:
+        """Changes the shares; tasks start level again."""
+        self.stage = stage
+        self.used = dict.fromkeys(self.used, 1.0)
 
 
-def sample_texts(meanings: list[Meaning]) -> Iterator[str]:
+def sample_texts(
+    meanings: list[Meaning], config_page: Path, num_chats: int = 1500
+) -> Iterator[str]:
     """Yields the text that the tokenizer is trained on, usual words three times."""
     for m in meanings:
         for _ in range(3 if m.is_usual else 1):
             yield f"What does {m.word} mean?"
             yield definition(m)
         yield from m.examples
-    for asks, answers in phrases.TALK:
-        for _ in range(20):
-            yield from asks
-            yield from answers
-    for _ in range(2000):
-        yield from ("system\n", "user\n", "assistant\n", "\n\n")
+    mixer = Mixer(meanings, None, config_page, seed=1)
+    for task in SHARES[-1]:
+        for _ in range(num_chats if task not in ("random", "define") else 0):
+            chat = mixer.chat(task)
+            for turn in chat.turns:
+                yield from (turn.question, turn.answer, turn.thought or "")
+    yield from mixer.passages.functions
+
+    for _ in range(3000):
+        yield from (TOOLS_BEFORE, *TOOLS_AFTER, *EFFORT_TEXTS.values())
+        yield from ("system\n", "user\n", "assistant\n", "\n\n", "</function>\n")
+        yield from ("\n<function=", ">\n", "<parameter=", "\n</parameter>\n")
+        tools = mixer.tools.chat(mixer.random, None, Turn("", "")).tools
+        yield from (json.dumps(tool, ensure_ascii=False) for tool in tools)

@@ -449,6 +449,7 @@ def ple_update(
 
 def compile_pieces() -> None:
     """Swaps the elementwise pieces for compiled ones (needs a C++ compiler on this machine)."""
+    torch._dynamo.config.recompile_limit = 64  # one shape for each row length
     Fused.grouped_norm = staticmethod(torch.compile(_grouped_norm, dynamic=False))
     Fused.gate_and_sum = staticmethod(torch.compile(_gate_and_sum, dynamic=False))
     Fused.add_injected = staticmethod(torch.compile(_add_injected, dynamic=False))

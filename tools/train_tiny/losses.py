@@ -32,17 +32,24 @@ def _token_loss(model: TinyModel, mixed: Tensor, targets: Tensor, weights: Tenso
 
 
 def mtp_loss(
-    model: TinyModel, out: TrunkOutput, targets: Tensor, weights: Tensor, share: float
+    model: TinyModel,
+    out: TrunkOutput,
+    targets: Tensor,
+    weights: Tensor,
+    share: float,
+    with_indexer: bool,
 ) -> Tensor:
     """The draft head's loss on a share of the rows; the trunk gets no gradient from it."""
     rows = int(targets.shape[0] * share)
-    _, mixed, balance = model.mtp(out.streams[:rows].detach(), targets[:rows])
+    _, mixed, balance, x = model.mtp(out.streams[:rows].detach(), targets[:rows])
     # Position i is given token i + 1 and guesses token i + 2; the last position has no target.
     kept = (weights[:rows, 1:] > 0).nonzero(as_tuple=True)
     head = model.params["output.weight"].detach()
     logits = layers.linear(mixed[:, :-1][kept], head)
-    loss = F.cross_entropy(logits, targets[:rows, 1:][kept])
-    return loss + BALANCE_WEIGHT * balance
+    loss = F.cross_entropy(logits, targets[:rows, 1:][kept]) + BALANCE_WEIGHT * balance
+    if with_indexer:
+        loss = loss + INDEXER_WEIGHT / MTP_WEIGHT * indexer_loss(model, {model.shape.num_layers: x})
+    return loss
 
 
 def indexer_loss(model: TinyModel, inputs: dict[int, Tensor]) -> Tensor:
@@ -90,7 +97,7 @@ def step_loss(
     total = main + BALANCE_WEIGHT * out.balance
     mtp = indexer = torch.zeros(())
     if mtp_share > 0:
-        mtp = mtp_loss(model, out, targets, weights, mtp_share)
+        mtp = mtp_loss(model, out, targets, weights, mtp_share, with_indexer)
         total = total + MTP_WEIGHT * mtp
     if with_indexer:
         indexer = indexer_loss(model, out.attention_inputs)

@@ -14,6 +14,9 @@ from tools.train_tiny.layers import Params, Streams, linear, rms
 from tools.train_tiny.shape import TinyShape
 from tools.train_tiny.tensors import tensor_shapes
 
+OUTPUT_SCALE = 0.06
+MEMORIES = (1000.0, 100.0, 400.0, 20.0)
+
 
 @dataclass(frozen=True, slots=True)
 class TrunkOutput:
@@ -28,10 +31,32 @@ class TrunkOutput:
 def init_params(shape: TinyShape, seed: int) -> dict[str, Tensor]:
     """Returns freshly drawn parameters under their tensor names."""
     generator = torch.Generator().manual_seed(seed)
-    return {
-        name: _init_tensor(name, size, shape, generator).requires_grad_()
+    params = {
+        name: _init_tensor(name, size, shape, generator)
         for name, size in tensor_shapes(shape).items()
     }
+    # Copying a token is then passing its embedding on, for all tokens alike.
+    params["output.weight"] = params["token_embd.weight"] * OUTPUT_SCALE
+    for layer, kind in enumerate(shape.layer_kinds):
+        if kind == "L":
+            _favour_looking_back(params, f"blk.{layer}.", shape)
+    return {name: value.requires_grad_() for name, value in params.items()}
+
+
+def _favour_looking_back(params: dict[str, Tensor], prefix: str, shape: TinyShape) -> None:
+    """Starts a linear layer's first key head as: what followed the last token like this one?
+
+    Its queries and keys project alike, but keys are made of the token before; so the layer's state
+    maps a token to its follower. Training may do with it what it likes.
+    """
+    dim, keys = shape.linear_head_dim, shape.linear_k_heads * shape.linear_head_dim
+    projection = params[prefix + "attn_qkv.weight"]
+    projection[keys : keys + dim] = projection[:dim]
+    taps = params[prefix + "ssm_conv1d.weight"] * 0.2
+    taps[:, -1] += 1.0
+    taps[keys : keys + dim, -1] -= 1.0
+    taps[keys : keys + dim, -2] += 1.0
+    params[prefix + "ssm_conv1d.weight"] = taps
 
 
 def _init_tensor(
@@ -42,10 +67,10 @@ def _init_tensor(
 
     kind = name.removesuffix(".weight").rsplit(".", 1)[-1]
     if kind == "ssm_a":
-        return -torch.linspace(1.0, 8.0, size[0])
+        return -torch.ones(size)
     if name.endswith("ssm_dt.bias"):
-        # softplus(bias) between 0.003 and 0.3: memories from 3 to 300 tokens.
-        steps = torch.exp(torch.linspace(math.log(0.003), math.log(0.3), size[0]))
+        # Memories of 20 to 1,000 tokens; heads of one key head lie `linear_k_heads` apart.
+        steps = torch.tensor([MEMORIES[i % len(MEMORIES)] for i in range(size[0])]).reciprocal()
         return torch.log(torch.expm1(steps))
     if "norm" in kind:
         return torch.ones(size)
@@ -114,12 +139,13 @@ class TinyModel:
         """Returns scores over the vocabulary; mixed (..., hidden)."""
         return linear(mixed, self.params["output.weight"])
 
-    def mtp(self, streams: Tensor, next_tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def mtp(self, streams: Tensor, next_tokens: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Runs the draft head over whole sequences (section 7.2).
 
         streams (batch, time, streams, hidden) of the trunk; next_tokens (batch, time), the token
         that follows each position. Returns the head's streams, what the output matrix reads
-        (batch, time, hidden) and the balance loss; it proposes the token after `next_tokens`.
+        (batch, time, hidden), the balance loss and the attention's input, detached; it proposes
+        the token after `next_tokens`.
         """
         shape, params = self.shape, self.params
         layer = shape.num_layers
@@ -139,4 +165,4 @@ class TinyModel:
         y, balance = layers.moe(state.mix(p + "hc_ffn"), params, layer, shape)
         state.add(y)
         mixed = state.mix(p + "nextn.hc_head").view(batch, length, -1)
-        return state.value.view_as(streams), mixed, balance
+        return state.value.view_as(streams), mixed, balance, x.detach()

@@ -115,7 +115,7 @@ def primes_from(start: int, count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def bundled_shape(vocab_size: int, segment_token_id: int, first_prime: int = 16384) -> TinyShape:
+def bundled_shape(vocab_size: int, segment_token_id: int, first_prime: int = 32768) -> TinyShape:
     """Returns the bundled model's sizes for a trained tokenizer."""
     base = TinyShape(vocab_size=vocab_size)
     ngram_size, heads = 3, 4

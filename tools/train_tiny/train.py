@@ -1,7 +1,8 @@
 """The training run: timed schedule, log lines, checkpoints, resuming.
 
 The learning rate follows the share of the allowed wall time that is spent, not a step count: on
-a busy machine the run then still ends cooled down, only with fewer steps.
+a busy machine the run then still ends cooled down, only with fewer steps. Stage 0 lasts until a
+probe shows that the model copies random tokens.
 """
 
 import json
@@ -18,11 +19,13 @@ from torch import Tensor
 
 from tools.train_tiny import tokenizer as tokenizers_
 from tools.train_tiny.batches import Batch, batches
-from tools.train_tiny.data import ChatEncoder, ChatMaker, sample_texts
+from tools.train_tiny.chat import ChatEncoder
+from tools.train_tiny.data import Mixer, sample_texts
 from tools.train_tiny.layers import Precision, compile_pieces
 from tools.train_tiny.losses import step_loss
 from tools.train_tiny.model import TinyModel, init_params
 from tools.train_tiny.optim import Optimisers
+from tools.train_tiny.probe import copy_accuracy
 from tools.train_tiny.shape import TinyShape, bundled_shape
 from tools.train_tiny.wordnet import read_meanings
 
@@ -31,8 +34,11 @@ logger = logging.getLogger(__name__)
 WARMUP_STEPS = 60
 FINAL_RATE = 0.03
 INDEXER_EVERY = 16
-CHECKPOINT_EVERY_S = 180.0
+LONG_ROW = 512  # beyond it the indexer chooses, so it learns in every step there
+CHECKPOINT_EVERY_S = 240.0
 LOG_EVERY = 20
+PROBE_EVERY = 60
+PROBE_PASSED = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ class TrainOptions:
     minutes: float
     threads: int = 1
     seed: int = 7
+    config_page: Path = Path("docs/config.md")
     vocab_size: int = 4096
     use_muon: bool = True
     adam_lr: float = 3e-3
@@ -56,7 +63,7 @@ def prepare_tokenizer(options: TrainOptions) -> Path:
     path = options.folder / "tokenizer.json"
     if not path.exists():
         options.folder.mkdir(parents=True, exist_ok=True)
-        texts = sample_texts(read_meanings(options.wordnet))
+        texts = sample_texts(read_meanings(options.wordnet), options.config_page)
         tokenizers_.train(texts, options.vocab_size).save(str(path))
     return path
 
@@ -96,10 +103,17 @@ class Run:
         self.step = 0
         self.tokens_seen = 0
         self.spent_s = 0.0
+        self.stage = 0
         if options.is_resumed:
             self._resume()
-        maker = ChatMaker(read_meanings(options.wordnet), options.seed + self.step)
-        self.batches: Iterator[Batch] = batches(maker, ChatEncoder(tokenizer), segment)
+        self.mixer = Mixer(
+            read_meanings(options.wordnet),
+            ChatEncoder(tokenizer),
+            options.config_page,
+            options.seed + self.step,
+        )
+        self.mixer.set_stage(self.stage)
+        self.batches: Iterator[Batch] = batches(self.mixer.rows(), segment)
 
     @property
     def checkpoint_path(self) -> Path:
@@ -112,7 +126,7 @@ class Run:
             self.params[name].data.copy_(value)
         self.optimisers.load_state_dict(saved["optimisers"])
         self.step, self.tokens_seen = saved["step"], saved["tokens_seen"]
-        self.spent_s = saved["spent_s"]
+        self.spent_s, self.stage = saved["spent_s"], saved["stage"]
         logger.info("resumed at step %d after %.0f s", self.step, self.spent_s)
 
     def save(self) -> None:
@@ -125,6 +139,7 @@ class Run:
                 "step": self.step,
                 "tokens_seen": self.tokens_seen,
                 "spent_s": self.spent_s,
+                "stage": self.stage,
                 "shape": json.dumps(asdict(self.shape)),
             },
             fresh,
@@ -141,9 +156,11 @@ class Run:
         while self.spent_s < allowed_s:
             started = time.monotonic()
             tokens, targets, weights = _to_torch(next(self.batches))
-            with_indexer = self.step % INDEXER_EVERY == 0
+            with_indexer = self.step % INDEXER_EVERY == 0 or tokens.shape[1] > LONG_ROW
             # The draft head follows the trunk, so most of its work comes once the trunk is settled.
             mtp_share = 0.25 if self.spent_s < 0.6 * allowed_s else 0.5
+            if tokens.shape[0] * mtp_share < 1:  # few long rows: all of them, but not in each step
+                mtp_share = 1.0 if self.step % round(1 / mtp_share) == 0 else 0.0
             loss = step_loss(self.model, tokens, targets, weights, mtp_share, with_indexer)
             loss.total.backward()  # type: ignore[no-untyped-call]
             norm = self.optimisers.step(_rate(self.step, self.spent_s / allowed_s))
@@ -157,10 +174,20 @@ class Run:
             if self.step % LOG_EVERY == 0:
                 self._log(losses, mtp_losses, indexer, norm)
                 losses, mtp_losses = [], []
+            if self.step % PROBE_EVERY == 0:
+                self._probe()
             if self.spent_s - last_save > CHECKPOINT_EVERY_S:
                 self.save()
                 last_save = self.spent_s
         self.save()
+
+    def _probe(self) -> None:
+        accuracy = copy_accuracy(self.model)
+        logger.info("probe: copies %.3f of random tokens, stage %d", accuracy, self.stage)
+        if self.stage == 0 and accuracy >= PROBE_PASSED:
+            self.stage = 1
+            self.mixer.set_stage(1)
+            logger.info("stage 1 from step %d on", self.step)
 
     def _log(self, losses: list[float], mtp: list[float], indexer: float, norm: float) -> None:
         line = {

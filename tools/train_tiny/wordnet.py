@@ -17,6 +17,8 @@ UNWANTED = re.compile(
     r"|ethnic|taboo|contempt|slang|negro|jew|excrement|racial|penis|vagina|anus|urin",
     re.IGNORECASE,
 )
+# Longer glosses lose what they have in brackets.
+PLAIN_GLOSS_CHARS = 70
 WORD_PATTERN = re.compile(r"[a-z][a-z-]{1,18}( [a-z-]{2,14})?")
 
 
@@ -67,6 +69,8 @@ def _parse_synset(line: str) -> tuple[str, _Synset]:
     clauses = [c.strip() for c in gloss.split(";") if c.strip()]
     gloss = clauses[0] if clauses else ""
     gloss = re.sub(r"^\([^)]*\)\s*", "", gloss).strip(" -:,")
+    if len(gloss) > PLAIN_GLOSS_CHARS:
+        gloss = re.sub(r"\s*\([^)]*\)", "", gloss)
     return fields[0], _Synset(words, hypernym, gloss, examples, is_unwanted)
 
 
