@@ -124,6 +124,11 @@ class RunConfig(BaseModel):
     parallel: Annotated[int, Field(ge=1, le=16)] = Field(
         default=4, description="Requests that decode together; others wait."
     )
+    prompt_slice_ms: Annotated[int, Field(ge=1, le=60_000)] = Field(
+        default=100,
+        description="How long a running answer waits for its next token while another request's "
+        "prompt is read, in milliseconds. More reads prompts faster, less keeps answers fluent.",
+    )
 
     # -- sessions --------------------------------------------------------------------------------
     session_cache_mib: Annotated[int, Field(ge=0)] | None = Field(

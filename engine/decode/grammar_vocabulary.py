@@ -31,11 +31,10 @@ _NEWLINES = (b"\n", b"\n\n")
 class _Source:
     """What llguidance asks of a tokenizer."""
 
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         size = tokenizer.vocab_size
         self.special_token_ids = [i for i in range(size) if not tokenizer.is_ordinary(i)]
-        # Rows of the output matrix beyond the vocabulary are tokens without text.
-        self.tokens = [tokenizer.token_bytes(i) for i in range(size)] + [b""] * (vocab_size - size)
+        self.tokens = [tokenizer.token_bytes(i) for i in range(size)]
         self.eos_token_id = min(tokenizer.eos_ids)
         self.bos_token_id = None
         self._tokenizer = tokenizer
@@ -48,16 +47,16 @@ class GrammarVocabulary:
     """A model's vocabulary, ready for grammars.
 
     Attributes:
-        vocab_size: logits per row.
+        vocab_size: number of tokens; a model's logits may have more.
         eos_id: the id whose bit in a mask says that the text may end.
         special_ids: tokens that no text becomes, ascending.
         newline_ids: tokens of nothing but one or two newlines, and how many.
         think_id: what opens thinking; -1 = none.
     """
 
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
-        source = _Source(tokenizer, vocab_size)
-        self.vocab_size = vocab_size
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        source = _Source(tokenizer)
+        self.vocab_size = tokenizer.vocab_size
         self.eos_id: int = source.eos_token_id
         self.special_ids: npt.NDArray[np.int64] = np.array(source.special_token_ids, np.int64)
         self.newline_ids = {
@@ -74,13 +73,13 @@ class GrammarVocabulary:
         self._matchers: OrderedDict[str, LLMatcher] = OrderedDict()
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[str, object], vocab_size: int) -> GrammarVocabulary:
+    def from_metadata(cls, metadata: Mapping[str, object]) -> GrammarVocabulary:
         """The vocabulary that a GGUF's keys describe.
 
         Raises:
             ModelFileError: they describe none.
         """
-        return cls(Tokenizer.from_metadata(metadata), vocab_size)
+        return cls(Tokenizer.from_metadata(metadata))
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token stands for."""

@@ -42,19 +42,32 @@ if TYPE_CHECKING:
 class PassBuffers:
     """What one pass in flight needs for itself: activations, plan and lists of operations."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, max_rows: int | None = None) -> None:
         config, limits = model.config, model.limits
         page_size = limits.page_size(config.block_ratio)
-        self.workspace = Workspace(config, model.ops, limits.max_rows)
+        self.max_rows = limits.max_rows if max_rows is None else min(max_rows, limits.max_rows)
+        self.workspace = Workspace(config, model.ops, self.max_rows)
         self.passes = PassMaker(model.ops, model.trunk_layers, model.weights, self.workspace)
         self.plans = PlanBuilder(
-            max_rows=limits.max_rows,
+            max_rows=self.max_rows,
             max_sequences=limits.max_sequences,
             max_pages=-(-limits.context // page_size),
             block_ratio=config.block_ratio,
             angles=RopeAngles(config.rope_dim, config.rope_theta, config.rope_sections),
         )
         self.user: object | None = None  # the newest pass that computes in them
+
+
+class Lane:
+    """Passes in buffers of their own, while one in the model's own buffers is left open."""
+
+    def __init__(self, model: Model, buffers: PassBuffers) -> None:
+        self._model = model
+        self._buffers = buffers
+
+    def layers(self, batch: Batch) -> Generator[int, None, PassResult]:
+        """Compute a batch layer by layer, as the model's `layers` does."""
+        return self._model.layers(batch, self._buffers)
 
 
 class Model:
@@ -186,9 +199,13 @@ class Model:
         """
         return SequenceState(self.store)
 
-    def new_buffers(self) -> PassBuffers:
+    def new_buffers(self, max_rows: int | None = None) -> PassBuffers:
         """Buffers for one more pass in flight, while another is left between two layers."""
-        return PassBuffers(self)
+        return PassBuffers(self, max_rows)
+
+    def new_lane(self, max_rows: int) -> Lane:
+        """For passes of at most so many rows while one of the model's own is left open."""
+        return Lane(self, self.new_buffers(max_rows))
 
     # -- passes ----------------------------------------------------------------------------------
 
@@ -221,7 +238,7 @@ class Model:
         self, batch: Batch, buffers: PassBuffers, *, at_once: bool
     ) -> Generator[int, None, PassResult]:
         """A pass; yields after each layer unless all is computed at once."""
-        self._check(batch)
+        self._check(batch, buffers)
         opened: list[tuple[SequenceState, OpenPass]] = []
         finished = False
         try:
@@ -257,9 +274,9 @@ class Model:
         """Activations of the pass under way, for looking at it between layers."""
         return self._buffers.workspace.rows(num_rows)
 
-    def _check(self, batch: Batch) -> None:
-        if batch.num_rows > self.limits.max_rows:
-            raise ValueError(f"{batch.num_rows} rows in a pass of at most {self.limits.max_rows}")
+    def _check(self, batch: Batch, buffers: PassBuffers) -> None:
+        if batch.num_rows > buffers.max_rows:
+            raise ValueError(f"{batch.num_rows} rows in a pass of at most {buffers.max_rows}")
         if len(batch.entries) > self.limits.max_sequences:
             raise ValueError(f"{len(batch.entries)} sequences in a pass")
         for entry in batch.entries:

@@ -1,9 +1,11 @@
 """Which tokens are computed in the next pass, for whom, and what becomes of the results.
 
 One step is one pass: a token for every sequence that decodes, and up to `prompt_chunk` rows of
-prompts, first come first served. At most `parallel` requests run, the others wait in order. The
-scheduler knows messages, the model's batches and the rules of answers; it knows no pipe and no
-clock but the one it is given, so the worker, the in-process loop and the tests share it.
+prompts, which take turns. A pass over a prompt that takes long (`pass_budget`) goes without the
+decoding sequences: it is left between two layers, again and again, for short passes that give them
+their next tokens. At most `parallel` requests run, the others wait in order. The scheduler knows
+messages, the model's batches and the rules of answers; it knows no pipe and no clock but the one it
+is given, so the worker, the in-process loop and the tests share it.
 
 Prompts are cut at multiples of 64 positions: DeltaNet's chunked form covers whole aligned blocks
 within one pass, so a request's results do not depend on who shared its passes.
@@ -18,18 +20,20 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import EngineError, ResourceError
-from engine.decode.logprobs import token_logprobs
+from engine.decode.constraint import AnswerConstraint
 from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
 from engine.ops.base import CHUNK_TOKENS
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted, PassResult
+from engine.sequence.pass_budget import PassBudget
+from engine.sequence.running_request import WINDOW_ROWS, RunningRequest
 from engine.sequence.session_visit import Visit
 from engine.sequence.sessions import SessionFigures, Sessions
 from engine.sequence.state import SequenceState
@@ -39,7 +43,6 @@ from engine.worker.messages import (
     Start,
     StatusReport,
     Timings,
-    TokenLogprobs,
     Tokens,
 )
 
@@ -49,14 +52,21 @@ FloatArray = npt.NDArray[np.float32]
 Event = PromptProgress | Tokens | Done
 
 
-class LanguageModel(Protocol):
+class Passes(Protocol):
+    """Computes passes, one at a time."""
+
+    def layers(self, batch: Batch) -> Generator[int, None, PassResult]:
+        """A pass, one layer per step; leaving it abandons the pass without a trace."""
+
+
+class LanguageModel(Passes, Protocol):
     """What the scheduler needs of a model."""
 
     def new_sequence(self) -> SequenceState:
         """An empty sequence, or a ResourceError."""
 
-    def layers(self, batch: Batch) -> Generator[int, None, PassResult]:
-        """A pass, one layer per step; leaving it abandons the pass without a trace."""
+    def new_lane(self, max_rows: int) -> Passes:
+        """For passes of at most so many rows, while one of the model's own is left open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +78,14 @@ class SchedulerLimits:
         vocab_size: token ids are below this.
         prompt_chunk: prompt rows of one pass.
         parallel: requests that run together.
+        prompt_slice_s: how long an answer's next token may wait while a prompt is read.
     """
 
     context: int
     vocab_size: int
     prompt_chunk: int = 256
     parallel: int = 4
+    prompt_slice_s: float = 0.1
 
     @property
     def max_rows(self) -> int:
@@ -81,32 +93,11 @@ class SchedulerLimits:
         return self.prompt_chunk + self.parallel
 
 
-@dataclass(slots=True, eq=False)
-class _Request:
-    """A running request. Tokens behind the state's length are still to be computed."""
-
-    start: Start
-    state: SequenceState
-    rules: AnswerRules
-    sampler: Sampler
-    tokens: list[int]
-    began_at: float
-    visit: Visit
-    first_token_at: float | None = None
-    forced: deque[int] = field(default_factory=deque)
-    is_cancelled: bool = False
-    shortage: str = ""  # why the request pauses: no pages are left
-
-    @property
-    def num_pending(self) -> int:
-        return len(self.tokens) - self.state.length
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
     """A request's rows of a pass."""
 
-    request: _Request
+    request: RunningRequest
     num_rows: int
 
     @property
@@ -125,6 +116,7 @@ class Scheduler:
         between_layers: called after each layer; may call `submit`, `cancel` and `force`.
         clock: seconds.
         sessions: keeps conversations warm; None = every request begins anew.
+        constrain: makes what holds a request's answer to its form; None = answers are free.
     """
 
     def __init__(
@@ -135,6 +127,7 @@ class Scheduler:
         between_layers: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
         sessions: Sessions | None = None,
+        constrain: Callable[[Start], AnswerConstraint] | None = None,
     ) -> None:
         self._model = model
         self._limits = limits
@@ -142,8 +135,14 @@ class Scheduler:
         self._between_layers = between_layers
         self._clock = clock
         self._sessions = sessions
+        self._constrain = constrain
         self._waiting: deque[Start] = deque()
-        self._running: list[_Request] = []
+        self._running: list[RunningRequest] = []
+        self._open: frozenset[RunningRequest] = frozenset()  # in the pass that is left open
+        self._lane: Passes | None = None  # for passes meanwhile
+        self._budget = PassBudget(limits.prompt_slice_s)
+        self._window_at = 0.0  # when sequences that decode got their last tokens
+        self._num_passes = 0
         self._forced_early: dict[str, deque[int]] = {}
 
     @property
@@ -223,7 +222,7 @@ class Scheduler:
     # -- one step --------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Compute one pass and send what came out of it."""
+        """Compute one pass, and short ones between its layers, and send what came out of it."""
         self._end_cancelled()
         self._admit()
         parts = self._choose_parts()
@@ -255,35 +254,72 @@ class Scheduler:
                 self._emit(Done(start.request_id, "error", Timings(), error.message))
                 continue
             start = self._waiting.popleft()
-            request = _Request(
+            forced = self._forced_early.pop(start.request_id, deque())
+            try:
+                constraint = self._constraint(start)
+            except EngineError as error:
+                state.release()
+                self._emit(Done(start.request_id, "error", Timings(), error.message))
+                continue
+            request = RunningRequest(
                 start=start,
                 state=state,
                 rules=AnswerRules(start, self._limits.context),
                 sampler=Sampler(start.sampling),
-                tokens=list(start.prompt),
-                began_at=self._clock(),
                 visit=Visit(self._sessions, start.prompt, start.shared_prefix, start.turn_start),
-                forced=self._forced_early.pop(start.request_id, deque()),
+                began_at=self._clock(),
+                constraint=constraint,
+                forced=forced,
             )
             self._running.append(request)
             request.visit.resume(state)
             self._report_prompt(request)
 
+    def _constraint(self, start: Start) -> AnswerConstraint | None:
+        if start.constraint is None or self._constrain is None:
+            return None
+        return self._constrain(start)
+
+    # -- what a pass computes --------------------------------------------------------------------
+
     def _choose_parts(self) -> list[_Part]:
-        room = self._limits.prompt_chunk
+        """The next pass: all short steps, and prompts; only prompts when these take long."""
+        windows = self._windows()
+        room = self._limits.prompt_chunk - sum(part.num_rows - 1 for part in windows)
+        if windows:
+            room = min(room, self._budget.most_rows(self._limits.prompt_chunk))
+        prompts = self._prompts(room)
+        num_rows = sum(part.num_rows for part in (*windows, *prompts))
+        if windows and prompts and not self._budget.is_short(num_rows):
+            return prompts
+        return [*windows, *prompts]
+
+    def _windows(self) -> list[_Part]:
+        """Short steps of all that are not in the open pass."""
+        room = min(self._limits.prompt_chunk, WINDOW_ROWS)  # besides one row for each
         parts: list[_Part] = []
+        for request in self._running:
+            if request.shortage or request in self._open or not request.is_window:
+                continue
+            num_rows = min(request.num_pending, room + 1)
+            parts.append(_Part(request, num_rows))
+            room -= num_rows - 1
+        return parts
+
+    def _prompts(self, room: int) -> list[_Part]:
+        """Pieces of prompts; who was served longest ago comes first."""
+        ready: list[RunningRequest] = []
         ahead: list[Visit] = []  # of requests whose prompts are read before
         for request in self._running:
-            if request.shortage:
-                continue
-            if request.num_pending == 1:
-                parts.append(_Part(request, 1))
+            if request.shortage or request.is_window:
                 continue
             if request.visit.resume(request.state):  # others have read its beginning meanwhile
                 self._report_prompt(request)
-            if request.visit.should_wait(ahead):
-                continue
-            ahead.append(request.visit)
+            if not request.visit.should_wait(ahead):
+                ahead.append(request.visit)
+                ready.append(request)
+        parts: list[_Part] = []
+        for request in sorted(ready, key=lambda request: request.served):
             length = request.state.length
             num_rows = chunk_rows(length, request.num_pending, room, self._limits.prompt_chunk)
             if length < len(request.start.prompt):
@@ -292,6 +328,8 @@ class Scheduler:
                 parts.append(_Part(request, num_rows))
                 room -= num_rows
         return parts
+
+    # -- passes ----------------------------------------------------------------------------------
 
     def _run(self, parts: Sequence[_Part]) -> None:
         try:
@@ -309,15 +347,15 @@ class Scheduler:
         if result is None:
             return
         for index, part in enumerate(parts):
-            is_last = part.is_last
-            part.request.state.commit(part.num_rows)
-            part.request.visit.note(part.request.state)
-            if part.request.is_cancelled:
+            request, is_last = part.request, part.is_last
+            request.state.commit(part.num_rows)
+            request.visit.note(request.state)
+            if request.is_cancelled:
                 continue
-            if part.request.first_token_at is None:
-                self._report_prompt(part.request)
+            if request.first_token_at is None:
+                self._report_prompt(request)
             if is_last:
-                self._choose_token(part.request, result.logits_of(index)[-1])
+                self._choose_token(request, result.logits_of(index)[-1])
 
     def _compute(self, parts: Sequence[_Part]) -> PassResult | None:
         """The result, or None when the pass was left because of a cancelled request."""
@@ -329,7 +367,48 @@ class Scheduler:
             )
             for part in parts
         )
+        if self._open:
+            return self._compute_meanwhile(batch, parts)
+        self._num_passes += 1
+        for part in parts:
+            part.request.served = self._num_passes
+        self._open = frozenset(part.request for part in parts)
+        try:
+            return self._compute_openly(batch, parts)
+        finally:
+            self._open = frozenset()
+
+    def _compute_openly(self, batch: Batch, parts: Sequence[_Part]) -> PassResult | None:
+        """A pass that is left for others between its layers."""
         layers = self._model.layers(batch)
+        pass_s = longest_s = 0.0
+        has_windows = any(part.request.is_window for part in parts)
+        while True:
+            began_at = self._clock()
+            try:
+                next(layers)
+            except StopIteration as end:
+                result: PassResult = end.value
+                break
+            layer_s = self._clock() - began_at
+            pass_s, longest_s = pass_s + layer_s, max(longest_s, layer_s)
+            self._between_layers()
+            if not _is_in_vain(parts):
+                self._serve_windows()
+            if _is_in_vain(parts):
+                layers.close()
+                return None
+        now = self._clock()
+        self._budget.note(batch.num_rows, pass_s + now - began_at, longest_s)
+        if has_windows:
+            self._window_at = now
+        return result
+
+    def _compute_meanwhile(self, batch: Batch, parts: Sequence[_Part]) -> PassResult | None:
+        """A short pass while another one is open."""
+        if self._lane is None:
+            self._lane = self._model.new_lane(self._limits.parallel + WINDOW_ROWS)
+        layers = self._lane.layers(batch)
         while True:
             try:
                 next(layers)
@@ -341,43 +420,34 @@ class Scheduler:
                 layers.close()
                 return None
 
-    def _choose_token(self, request: _Request, logits: FloatArray) -> None:
-        """Sample, apply the answer's rules, send what was added; `logits` `[V]`."""
+    def _serve_windows(self) -> None:
+        """Compute the short steps of others, when they have waited long enough."""
+        if self._clock() - self._window_at < self._budget.slice_s:
+            return
+        self._end_cancelled()
+        self._admit()
+        parts = self._windows()
+        if parts:
+            self._run(parts)
+            self._end_cancelled()
+            self._window_at = self._clock()
+
+    def _choose_token(self, request: RunningRequest, logits: FloatArray) -> None:
+        """Send what follows in an answer; `logits` `[V]`."""
         if request.first_token_at is None:
             request.first_token_at = self._clock()
-        num_top = request.start.sampling.top_logprobs
         try:
-            token_id = request.sampler.sample(logits, use_penalties=not request.rules.is_in_call)
+            chosen = request.choose(logits)
         except EngineError as error:
-            logger.info("sampling failed: %s", error)  # the sentence itself goes to the person
+            logger.info("no token could be chosen: %s", error)  # the sentence goes to the person
             self._end(request, "error", error.message)
             return
-        added: list[int] = []
-        logprobs: list[TokenLogprobs] = []
-        outcome = request.rules.accept(token_id)
-        if outcome.is_kept:
-            added.append(token_id)
-            request.sampler.note(token_id)
-            if num_top >= 0:
-                logprobs.append(token_logprobs(logits, token_id, num_top))
-        request.forced.extendleft(reversed(outcome.append))
-        request.rules.drop_late(request.forced)
-        while outcome.reason is None and request.forced:
-            token_id = request.forced.popleft()
-            outcome = request.rules.accept(token_id, is_forced=True)
-            request.forced.extendleft(reversed(outcome.append))
-            request.rules.drop_late(request.forced)
-            added.append(token_id)
-            request.sampler.note(token_id)
-            if num_top >= 0:
-                logprobs.append(TokenLogprobs(token_id, 0.0))  # it was certain
-        request.tokens.extend(added)
-        if added:
-            self._emit(Tokens(request.start.request_id, tuple(added), tuple(logprobs)))
-        if outcome.reason is not None:
-            self._end(request, outcome.reason)
+        if chosen.token_ids:
+            self._emit(Tokens(request.start.request_id, chosen.token_ids, chosen.logprobs))
+        if chosen.reason is not None:
+            self._end(request, chosen.reason)
 
-    def _set_back(self, request: _Request, error: EngineError) -> None:
+    def _set_back(self, request: RunningRequest, error: EngineError) -> None:
         if isinstance(error, ResourceError) and len(self._running) > 1:
             request.shortage = error.message
             return
@@ -388,30 +458,23 @@ class Scheduler:
 
     def _end_cancelled(self) -> None:
         for request in [request for request in self._running if request.is_cancelled]:
-            self._end(request, "cancelled")
+            if request not in self._open:  # else when that pass has been left
+                self._end(request, "cancelled")
 
-    def _end(self, request: _Request, reason: str, message: str = "") -> None:
+    def _end(self, request: RunningRequest, reason: str, message: str = "") -> None:
         self._running.remove(request)
         self._release(request, is_sound=reason != "error")
         for other in self._running:
             other.shortage = ""
-        now = self._clock()
-        first_at = request.first_token_at if request.first_token_at is not None else now
-        timings = Timings(
-            prompt_tokens=len(request.start.prompt),
-            cached_tokens=request.visit.num_cached,
-            prompt_ms=(first_at - request.began_at) * 1000,
-            generated_tokens=request.rules.num_generated,
-            generated_ms=(now - first_at) * 1000,
-        )
+        timings = request.timings(self._clock())
         self._emit(Done(request.start.request_id, reason, timings, message))
 
-    def _release(self, request: _Request, *, is_sound: bool) -> None:
+    def _release(self, request: RunningRequest, *, is_sound: bool) -> None:
         """A request's sequence is not needed any more; what it has come to is kept warm."""
         request.visit.end(request.state, request.tokens, is_sound=is_sound)
         request.state.release()
 
-    def _report_prompt(self, request: _Request) -> None:
+    def _report_prompt(self, request: RunningRequest) -> None:
         total = len(request.start.prompt)
         read = min(request.state.length, total)
         self._emit(PromptProgress(request.start.request_id, read, total, request.visit.num_cached))

@@ -159,6 +159,7 @@ def load_model(
             vocab_size=model.config.vocab_size,
             prompt_chunk=config.prompt_chunk,
             parallel=placement.max_sequences,
+            prompt_slice_s=config.prompt_slice_ms / 1000,
         ),
         fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
         _file=file,

@@ -17,6 +17,9 @@ from pydantic import ValidationError
 
 from engine.core.config import RunConfig
 from engine.core.errors import ConfigError, EngineError
+from engine.core.gguf_header import read_model_header
+from engine.decode.constraint import AnswerConstraint
+from engine.decode.grammar_vocabulary import GrammarVocabulary, LazyVocabulary
 from engine.sequence.scheduler import Scheduler
 from engine.worker.channel import Channel
 from engine.worker.loading import LoadedModel, load_model
@@ -153,13 +156,16 @@ class Worker:
             first = error.errors()[0]
             key = ".".join(str(part) for part in first["loc"])
             raise ConfigError(f"The setting {key} cannot be used: {first['msg']}.") from error
-        self._loaded = load_model(config, self._report)
+        header = read_model_header(config.model_path)
+        vocabulary = LazyVocabulary(lambda: GrammarVocabulary.from_metadata(header.metadata))
+        self._loaded = load_model(config, self._report, header=header)
         self._scheduler = Scheduler(
             self._loaded.model,
             self._loaded.limits,
             emit=self._send,
             between_layers=self._between_layers,
             sessions=self._loaded.new_sessions(),
+            constrain=lambda start: AnswerConstraint(start, vocabulary.get()),
         )
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)

@@ -58,6 +58,9 @@ class FakeModel:
         self.alive.append(FakeSequence(self))
         return self.alive[-1]
 
+    def new_lane(self, max_rows: int) -> "FakeLane":
+        return FakeLane(self, max_rows)
+
     def layers(self, batch: Batch):
         finished = False
         assert not any(entry.state.is_released for entry in batch.entries)
@@ -81,6 +84,18 @@ class FakeModel:
             return PassResult(logits, rows, np.zeros((int(starts[-1]), 1, 1), np.float32), starts)
         finally:
             self.num_abandoned += not finished
+
+
+class FakeLane:
+    """Passes that are computed while one of the model's is left open."""
+
+    def __init__(self, model: FakeModel, max_rows: int) -> None:
+        self.model = model
+        self.max_rows = max_rows
+
+    def layers(self, batch: Batch):
+        assert batch.num_rows <= self.max_rows
+        return self.model.layers(batch)
 
 
 def logits_after(tokens: list[int]) -> np.ndarray:
@@ -196,7 +211,7 @@ def test_requests_in_one_batch_get_the_tokens_that_each_gets_alone(sampling: Sam
 
 def test_decoding_goes_on_while_another_prompt_is_read():
     result = Run()
-    result.scheduler.submit(start("a", prompt_of(5)))
+    result.scheduler.submit(start("a", prompt_of(40)))  # shows how fast this model reads
     result.scheduler.step()
     result.scheduler.submit(start("b", prompt_of(300)))
     result.scheduler.step()
@@ -347,7 +362,7 @@ def test_the_thinking_budget_and_the_rescue_go_on_from_the_appended_tokens():
 
 def test_a_cancelled_prompt_is_left_at_the_next_layer_and_others_lose_nothing():
     result = Run()
-    result.scheduler.submit(start("a", prompt_of(5)))
+    result.scheduler.submit(start("a", prompt_of(40)))
     result.scheduler.step()
     result.scheduler.submit(start("b", prompt_of(300)))
     result.at_layer[NUM_LAYERS + 2] = lambda: result.scheduler.cancel("b")
@@ -356,7 +371,7 @@ def test_a_cancelled_prompt_is_left_at_the_next_layer_and_others_lose_nothing():
     assert result.model.num_abandoned == 1
     assert result.done("b").reason == "cancelled"
     result.finish()
-    assert result.ids("a") == greedy_answer(prompt_of(5), 20)
+    assert result.ids("a") == greedy_answer(prompt_of(40), 20)
 
 
 def test_a_cancelled_decode_ends_with_its_pass_and_sends_no_more_tokens():

@@ -1,0 +1,129 @@
+"""One request while it runs: its sequence, and the choice of its next tokens."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.decode.constraint import AnswerConstraint
+from engine.decode.logprobs import token_logprobs
+from engine.decode.rules import AnswerRules
+from engine.decode.sampling import Sampler
+from engine.sequence.session_visit import Visit
+from engine.sequence.state import SequenceState
+from engine.worker.messages import Start, Timings, TokenLogprobs
+
+FloatArray = npt.NDArray[np.float32]
+
+WINDOW_ROWS = 32  # an answer's pending tokens are computed at once up to so many
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What follows in an answer.
+
+    Attributes:
+        token_ids: new tokens; the first was drawn, others were forced.
+        logprobs: of each of them, where they are wanted.
+        reason: why the answer ends behind them; None = it goes on.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...]
+    reason: str | None
+
+
+@dataclass(slots=True, eq=False)
+class RunningRequest:
+    """A running request. Tokens behind the state's length are still to be computed.
+
+    Attributes:
+        tokens: of prompt and answer.
+        began_at: when it was admitted, seconds.
+        first_token_at: when its prompt had been read.
+        served: number of the last pass that read some of its prompt.
+        forced: tokens that follow the next one.
+        shortage: why the request pauses: no pages are left.
+    """
+
+    start: Start
+    state: SequenceState
+    rules: AnswerRules
+    sampler: Sampler
+    visit: Visit
+    began_at: float
+    tokens: list[int] = field(default_factory=list)
+    constraint: AnswerConstraint | None = None
+    first_token_at: float | None = None
+    served: int = 0
+    forced: deque[int] = field(default_factory=deque)
+    is_cancelled: bool = False
+    shortage: str = ""
+
+    def __post_init__(self) -> None:
+        self.tokens = list(self.start.prompt)
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens that are still to be computed."""
+        return len(self.tokens) - self.state.length
+
+    @property
+    def is_window(self) -> bool:
+        """Whether a step of it is short: the next token of its answer is wanted."""
+        pending = self.num_pending
+        return pending == 1 or (self.first_token_at is not None and pending <= WINDOW_ROWS)
+
+    def choose(self, logits: FloatArray) -> Chosen:
+        """Draw the next token and add what must follow it; `logits` `[V]`.
+
+        Raises:
+            EngineError: there is no next token: the logits, or the answer's form, cannot be used.
+        """
+        token_id = self._draw(logits)
+        added: list[int] = []
+        logprobs: list[TokenLogprobs] = []
+        num_top = self.start.sampling.top_logprobs
+        outcome = self.rules.accept(token_id)
+        if outcome.is_kept:
+            added.append(token_id)
+            self.sampler.note(token_id)
+            if num_top >= 0:
+                logprobs.append(token_logprobs(logits, token_id, num_top))
+        self.forced.extendleft(reversed(outcome.append))
+        self.rules.drop_late(self.forced)
+        while outcome.reason is None and self.forced:
+            token_id = self.forced.popleft()
+            outcome = self.rules.accept(token_id, is_forced=True)
+            self.forced.extendleft(reversed(outcome.append))
+            self.rules.drop_late(self.forced)
+            added.append(token_id)
+            self.sampler.note(token_id)
+            if self.constraint is not None:
+                self.constraint.advance(token_id)
+            if num_top >= 0:
+                logprobs.append(TokenLogprobs(token_id, 0.0))  # it was certain
+        self.tokens.extend(added)
+        return Chosen(tuple(added), tuple(logprobs), outcome.reason)
+
+    def timings(self, now: float) -> Timings:
+        """Counts and times up to now."""
+        first_at = self.first_token_at if self.first_token_at is not None else now
+        return Timings(
+            prompt_tokens=len(self.start.prompt),
+            cached_tokens=self.visit.num_cached,
+            prompt_ms=(first_at - self.began_at) * 1000,
+            generated_tokens=self.rules.num_generated,
+            generated_ms=(now - first_at) * 1000,
+        )
+
+    def _draw(self, logits: FloatArray) -> int:
+        if self.constraint is None:
+            return self._sample(logits)
+        return self.constraint.choose(logits, self._sample)
+
+    def _sample(self, logits: FloatArray) -> int:
+        return self.sampler.sample(logits, use_penalties=not self.rules.is_in_call)
