@@ -39,6 +39,12 @@ from engine.server.mcp.configured import open_mcp
 from engine.server.model_side import ModelSide, open_model_side
 from engine.server.queue import RequestQueue
 from engine.server.security import MIN_KEY_CHARS, SecurityPolicy
+from engine.server.upstream.address import upstream_address
+from engine.server.upstream.configured import (
+    UPSTREAM_PARALLEL,
+    open_upstream,
+    upstream_model_side,
+)
 from engine.worker.client import scripted_command
 from engine.worker.messages import Load
 from engine.worker.scripted import load_script
@@ -72,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not getattr(arguments, "debug", False):
         logging.getLogger("engine").setLevel(logging.INFO)
     config = _with_environment_keys(config_from_arguments(arguments))
-    if arguments.script is None:
+    if arguments.script is None and config.upstream is None:
         warn_of_processor(config)
     security = SecurityPolicy.from_config(config)
     settings = _settings_digest(config, arguments.script)
@@ -86,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"Stratum is already running at {url} (process {ours.pid}).")
         return 0
     try:
+        upstream_address(config)  # a bad one is said before anything is started
         model, command = _open_model(config, arguments.script)
         return asyncio.run(_serve(config, security, model, command, sockets, settings))
     finally:
@@ -112,8 +119,13 @@ async def _serve(
         model=model,
         worker=worker,
         security=security,
-        queue=RequestQueue(config.parallel, config.queue_max, config.queue_timeout_s),
+        queue=RequestQueue(
+            config.parallel if config.upstream is None else UPSTREAM_PARALLEL,
+            config.queue_max,
+            config.queue_timeout_s,
+        ),
         mcp=open_mcp(config),
+        upstream=open_upstream(config),
     )
     port = bound_port(sockets[0])
     server = HttpServer(make_app(front), front, on_started=lambda: _announce(config, port, model))
@@ -121,7 +133,7 @@ async def _serve(
         pid=os.getpid(), port=port, host=config.host, nonce=front.instance, settings=settings
     )
     with _recorded(record):
-        if not config.lazy_load:
+        if not config.lazy_load and front.upstream is None:
             worker.start_loading()
         idle: asyncio.Task[None] | None = None
         if config.idle_unload_s:
@@ -135,12 +147,16 @@ async def _serve(
                 idle.cancel()
             if front.mcp is not None:
                 await front.mcp.close()
+            if front.upstream is not None:
+                await front.upstream.close()
             await worker.close()
     return 0
 
 
 def _open_model(config: RunConfig, script_path: Path | None) -> tuple[ModelSide, list[str] | None]:
     """The model's text side and the worker's command (None: the real worker)."""
+    if config.upstream is not None:
+        return upstream_model_side(config), None
     if script_path is None:
         return open_model_side(config, config.model_path, None), None
     script = load_script(script_path)
@@ -163,7 +179,7 @@ def _with_environment_keys(config: RunConfig) -> RunConfig:
 
 def _settings_digest(config: RunConfig, script_path: Path | None) -> str:
     """Equal for two starts that would serve the same in the same way."""
-    values = config.model_dump(mode="json", exclude={"api_keys"})
+    values = config.model_dump(mode="json", exclude={"api_keys", "upstream_key"})
     values["model"] = str(config.model_path.resolve())
     values["script"] = str(script_path.resolve()) if script_path is not None else None
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
@@ -213,7 +229,9 @@ def _recorded(record: EngineRecord) -> Iterator[None]:
 
 def _announce(config: RunConfig, port: int, model: ModelSide) -> None:
     url = _url(config.host, port)
-    print(f"Stratum is ready at {url} and loads {model.name}. Ctrl-C stops it.", flush=True)
+    address = upstream_address(config)
+    what = f"loads {model.name}" if address is None else f"passes requests on to {address.shown}"
+    print(f"Stratum is ready at {url} and {what}. Ctrl-C stops it.", flush=True)
 
 
 def _url(host: str, port: int) -> str:

@@ -59,14 +59,19 @@ class MessageHead:
             "usage": usage,
         }
 
-    def usage(self, cached: int, generated: int) -> JsonObject:
+    def usage(self, cached: int, generated: int, prompt: int | None = None) -> JsonObject:
         """Anthropic's counts: `input_tokens` are those that no cache had."""
+        prompt = self.prompt_tokens if prompt is None else prompt
         return {
-            "input_tokens": max(self.prompt_tokens - cached, 0),
+            "input_tokens": max(prompt - cached, 0),
             "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": min(cached, self.prompt_tokens),
+            "cache_read_input_tokens": min(cached, prompt),
             "output_tokens": generated,
         }
+
+    def usage_of(self, end: ChoiceEnd) -> JsonObject:
+        """The counts of an answer that has ended."""
+        return self.usage(end.timings.cached_tokens, end.generated, end.prompt_tokens)
 
 
 def message_start(head: MessageHead, cached: int) -> JsonObject:
@@ -80,7 +85,7 @@ def message_delta(head: MessageHead, end: ChoiceEnd) -> JsonObject:
     return {
         "type": "message_delta",
         "delta": {"stop_reason": reason, "stop_sequence": sequence},
-        "usage": head.usage(end.timings.cached_tokens, end.generated),
+        "usage": head.usage_of(end),
     }
 
 

@@ -22,6 +22,7 @@ from engine.server.props import props_routes
 from engine.server.responses import responses_routes
 from engine.server.status import status_routes
 from engine.server.tokenize import tokenize_routes
+from engine.server.upstream.configured import replaced_routes
 
 
 class Application(FastAPI):
@@ -43,8 +44,10 @@ class Application(FastAPI):
 
 def make_app(front: Front) -> ASGIApp:
     """The application of a server process."""
+    chat = chat_routes(front)
     routes: list[BaseRoute] = [
-        *chat_routes(front),
+        *replaced_routes(front, chat[0]),
+        *chat,
         *completions_routes(front),
         *messages_routes(front),
         *responses_routes(front),

@@ -86,7 +86,7 @@ def _read(front: Front, raw: bytes) -> ChatRequest:
     Raises:
         ApiError: 400.
     """
-    return read_chat_request(parse_object(raw), front.config, front.model.tokenizer.vocab_size)
+    return read_chat_request(parse_object(raw), front.config, front.model.vocab_size)
 
 
 async def _whole(job: _Job) -> JsonObject:

@@ -22,6 +22,7 @@ from engine.worker.supervisor import WorkerState, WorkerSupervisor
 
 if TYPE_CHECKING:  # the `mcp` package takes a second to import; only who has servers pays for it
     from engine.server.mcp.servers import McpServers
+    from engine.server.upstream.client import Upstream
 
 ID_ALPHABET = string.ascii_letters + string.digits
 ID_CHARS = 24
@@ -41,7 +42,8 @@ class Front:
 
     Attributes:
         mcp: the configured MCP servers; None when there are none.
-        answers: the ids of earlier answers.
+        upstream: the server that answers instead of a model here; None when there is none.
+        answers: the ids of earlier answers (not with an upstream).
         instance: the nonce of `engine.json`, echoed by `/status`.
         last_timings: of the request that ended last.
         loaded_s: when the model was loaded the last time.
@@ -56,6 +58,7 @@ class Front:
     security: SecurityPolicy
     queue: RequestQueue
     mcp: McpServers | None = None
+    upstream: Upstream | None = None
     instance: str = field(default_factory=lambda: secrets.token_hex(16))
     active: ActiveRequests = field(default_factory=ActiveRequests)
     answers: AnswerMemory = field(init=False)
@@ -68,7 +71,8 @@ class Front:
     stop_requested: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.answers = AnswerMemory(self.model.tokenizer)
+        if self.upstream is None:
+            self.answers = AnswerMemory(self.model.tokenizer)
 
     @property
     def context(self) -> int:

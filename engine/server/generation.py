@@ -21,6 +21,7 @@ from engine.server.answer_memory import WrittenAnswer
 from engine.server.context import output_room
 from engine.server.errors import ApiError, load_error
 from engine.server.front import Front, new_id
+from engine.server.generation_request import GenerationRequest
 from engine.server.logprobs import LogprobAligner
 from engine.server.tool_fields import ToolUse
 from engine.text.answer import AnswerStream
@@ -73,6 +74,7 @@ class GenerationPlan:
         constraint: what the answer may look like; None = anything.
         budget: most thinking tokens, None = no limit.
         choices: how many answers, one after the other; the seed grows by one for each.
+        request: what an upstream is asked, which then has the prompt and the tokens.
         is_raw: the prompt is a text to go on with, not a conversation.
     """
 
@@ -85,6 +87,7 @@ class GenerationPlan:
     constraint: Constraint | None = None
     budget: int | None = None
     choices: int = 1
+    request: GenerationRequest | None = None
     is_raw: bool = False
 
 
@@ -182,6 +185,8 @@ class Generation:
 
     def _answer(self, plan: GenerationPlan, choice: int) -> AsyncGenerator[Step, None]:
         """The steps of one choice, the request having its turn."""
+        if self._front.upstream is not None and plan.request is not None:
+            return self._front.upstream.answer(self.active, plan.request, choice)
         return _Choice(self._front, self.active, plan, choice).steps()
 
     def close(self) -> None:

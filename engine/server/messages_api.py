@@ -77,7 +77,7 @@ def ping() -> bytes:
 
 def _prepare(front: Front, raw: bytes) -> tuple[MessagesRequest, Prepared]:
     wanted = read_messages_request(
-        parse_object(raw), front.config, front.model.tokenizer.vocab_size
+        parse_object(raw), front.config, front.model.vocab_size
     )
     return wanted, prepare(front, wanted.generation)
 
@@ -100,8 +100,7 @@ async def _whole(generation: Generation, head: MessageHead) -> JsonObject:
                 case Delta():
                     content.add(step.event)
                 case ChoiceEnd():
-                    usage = head.usage(step.timings.cached_tokens, step.generated)
-                    return head.message(content.blocks(), usage, *stop_of(step))
+                    return head.message(content.blocks(), head.usage_of(step), *stop_of(step))
     raise internal_error()  # the steps of a generation end with a `ChoiceEnd`, or with an error
 
 

@@ -14,8 +14,11 @@ from engine.core.errors import ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import probe_machine
 from engine.core.placement import place_on_cpu, require_private_memory
+from engine.server.errors import ApiError
 from engine.text.prompt import ChatFormat
 from engine.text.tokenizer import Tokenizer
+
+MAX_VOCAB = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class ModelSide:
         name: the id under which it is served; `aliases` are its further names.
         file_name: of the first file, without its folder.
         created: Unix time of the file.
-        chat: renders messages to token ids.
+        chat_format: renders messages to token ids; None when another server has the model.
         context: the context that is planned; the worker may come to a smaller one.
         trained_context: what the model was trained for.
     """
@@ -35,10 +38,35 @@ class ModelSide:
     aliases: tuple[str, ...]
     file_name: str
     created: int
-    tokenizer: Tokenizer
-    chat: ChatFormat
+    chat_format: ChatFormat | None
     context: int
     trained_context: int
+
+    @property
+    def chat(self) -> ChatFormat:
+        """Template and tokenizer.
+
+        Raises:
+            ApiError: 400: another server has the model.
+        """
+        if self.chat_format is None:
+            raise ApiError(
+                400,
+                "unsupported_value",
+                "This server passes requests on to another one and has no model of its own, so it "
+                "cannot do this.",
+            )
+        return self.chat_format
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer; an error as for `chat`."""
+        return self.chat.tokenizer
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids are below it; another server's model may have any."""
+        return self.chat_format.tokenizer.vocab_size if self.chat_format is not None else MAX_VOCAB
 
     def knows(self, name: str) -> bool:
         """Whether the name is one of the model's."""
@@ -70,8 +98,7 @@ def open_model_side(config: RunConfig, path: Path, context: int | None) -> Model
         aliases=tuple(alias for alias in config.aliases if alias != config.model_name),
         file_name=header.paths[0].name,
         created=int(header.paths[0].stat().st_mtime),
-        tokenizer=chat.tokenizer,
-        chat=chat,
+        chat_format=chat,
         context=context,
         trained_context=_trained_context(header),
     )

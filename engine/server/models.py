@@ -65,7 +65,7 @@ def model_entry(front: Front, name: str) -> JsonObject:
         "meta": {
             "n_ctx": front.context,
             "n_ctx_train": model.trained_context,
-            "n_vocab": model.tokenizer.vocab_size,
+            "n_vocab": model.vocab_size,
         },
         "status": {"value": MODEL_STATES.get(front.worker.state, "unloaded")},
         "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},

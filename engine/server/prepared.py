@@ -55,6 +55,8 @@ def prepare(front: Front, request: GenerationRequest) -> Prepared:
     Raises:
         ApiError: 400 or 404.
     """
+    if front.upstream is not None:
+        return _for_upstream(front, request)
     model = front.check_model(request.model)
     conversation = request.conversation
     prompt = render(front, conversation)
@@ -80,6 +82,25 @@ def prepare(front: Front, request: GenerationRequest) -> Prepared:
     if grammar.ignored:
         headers["x-schema-ignored"] = ", ".join(grammar.ignored)
     return Prepared(model, plan, room.header, headers)
+
+
+def _for_upstream(front: Front, request: GenerationRequest) -> Prepared:
+    """A plan without a prompt: the upstream renders it, checks its length, and knows its models."""
+    plan = GenerationPlan(
+        prompt=(),
+        starts_in_thinking=False,
+        max_tokens=request.cap or 0,
+        sampling=request.sampling,
+        stops=request.stops,
+        tools=request.conversation.tools,
+        choices=request.choices,
+        request=request,
+    )
+    headers = {
+        "x-seed": str(request.sampling.seed),
+        **ignored_tools_header(request.conversation),
+    }
+    return Prepared(request.model or front.model.name, plan, None, headers)
 
 
 def _grammar(tools: ToolUse, response_format: ResponseFormat) -> AnswerGrammar:

@@ -73,7 +73,7 @@ def responses_routes(front: Front) -> list[Route]:
 
 
 def _read(front: Front, raw: bytes) -> ResponsesRequest:
-    vocab_size = front.model.tokenizer.vocab_size
+    vocab_size = front.model.vocab_size
     return read_responses_request(parse_object(raw), front.config, vocab_size)
 
 

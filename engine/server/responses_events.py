@@ -155,7 +155,7 @@ class ResponseWriter:
             self._state["incomplete_details"] = {"reason": reason}
         else:
             self._state["completed_at"] = int(time.time())
-        prompt = self._head.prompt_tokens
+        prompt = self._head.prompt_tokens if end.prompt_tokens is None else end.prompt_tokens
         self._usage = {
             "input_tokens": prompt,
             "input_tokens_details": {

@@ -99,7 +99,7 @@ def read_token_ids(values: list[object], path: str, vocab_size: int) -> list[int
 
 def apply_template(front: Front, data: JsonObject) -> JsonObject:
     """The prompt that a chat body becomes, as text, and its length."""
-    chat = read_chat_request(data, front.config, front.model.tokenizer.vocab_size)
+    chat = read_chat_request(data, front.config, front.model.vocab_size)
     ids = render(front, chat.generation.conversation, is_bounded=False).token_ids
     text = front.model.tokenizer.decode(ids, skip_control=False)
     return {"prompt": text, "n_tokens": len(ids)}

@@ -1,0 +1,1 @@
+"""Another OpenAI-compatible server behind the same front, instead of a model on this machine."""
