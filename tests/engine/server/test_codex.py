@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.recipes import recipe_blocks
+
 CODEX = os.environ.get("STRATUM_CODEX") or shutil.which("codex")
 MCP_SERVER = Path(__file__).parents[2] / "support" / "mcp_tools.py"
 
@@ -47,28 +49,13 @@ ERRORS = [
     {"when": "TASKERROR", "text": "Hm.</think>\n\nThe second time it went well."},
 ]
 
-ENTRY = {
-    "slug": "stratum",
-    "display_name": "Stratum",
-    "description": "Runs on this computer.",
-    "base_instructions": "You are a coding agent.",
-    "default_reasoning_level": "high",
-    "supported_reasoning_levels": [
-        {"effort": level, "description": level} for level in ("none", "low", "medium", "high")
-    ],
-    "shell_type": "unified_exec",
-    "apply_patch_tool_type": "freeform",
-    "input_modalities": ["text"],
-    "context_window": 65536,
-    "truncation_policy": {"mode": "tokens", "limit": 10000},
-    "supports_parallel_tool_calls": True,
-    "supports_reasoning_summaries": False,
-    "support_verbosity": False,
-    "supported_in_api": True,
-    "visibility": "list",
-    "priority": 1,
-    "experimental_supported_tools": [],
-}
+# Above the recipe's own settings: nobody is there to be asked.
+UNATTENDED = """
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
+analytics.enabled = false
+"""
 
 
 @pytest.fixture(scope="module")
@@ -86,29 +73,11 @@ def run_codex(server, tmp_path):
     home.mkdir()
     project.mkdir()
     (project / "hello.txt").write_text("hello", encoding="utf-8")
+    settings, model = recipe_blocks("Codex CLI", server.url)
     catalog = home / "stratum.json"
-    catalog.write_text(json.dumps({"models": [ENTRY]}), encoding="utf-8")
-    config = f"""
-model = "stratum"
-model_provider = "stratum"
-model_catalog_json = {json.dumps(str(catalog))}
-show_raw_agent_reasoning = true
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-check_for_update_on_startup = false
-
-[analytics]
-enabled = false
-
-[model_providers.stratum]
-name = "Stratum"
-base_url = "{server.url}/v1"
-wire_api = "responses"
-stream_idle_timeout_ms = 600000
-request_max_retries = 0
-stream_max_retries = 1
-"""
-    (home / "config.toml").write_text(config, encoding="utf-8")
+    catalog.write_text(model.replace("32768", "65536"), encoding="utf-8")
+    settings = settings.replace('"/home/me/.codex/stratum.json"', json.dumps(str(catalog)))
+    (home / "config.toml").write_text(UNATTENDED + settings, encoding="utf-8")
 
     def run(task, *options):
         done = subprocess.run(
