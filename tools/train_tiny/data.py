@@ -6,7 +6,6 @@ tokens are random ones, repeated. The later stages mix everything.
 
 import json
 import random
-import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from tools.train_tiny.chat import (
 )
 from tools.train_tiny.copying import Passages, copy_turn, random_repeats
 from tools.train_tiny.definitions import WordTasks, definition
-from tools.train_tiny.editing import EditTasks, last_word_turn, library_functions
+from tools.train_tiny.editing import EditTasks, last_word_turn
 from tools.train_tiny.held_out import is_held_out_function, is_held_out_sentence
 from tools.train_tiny.recall import name_turns, place_turn
 from tools.train_tiny.stratum_facts import FACTS, setting_questions
@@ -70,13 +69,17 @@ class Mixer:
     """Draws encoded chats."""
 
     def __init__(
-        self, meanings: list[Meaning], encoder: ChatEncoder | None, config_page: Path, seed: int
+        self,
+        meanings: list[Meaning],
+        functions: list[str],
+        config_page: Path,
+        seed: int,
+        encoder: ChatEncoder | None = None,
     ) -> None:
         """Prepares every task. Without an encoder only chats can be drawn, not rows."""
         self.random = random.Random(seed)  # noqa: S311 - repeatable draws, no secrets
         self.encoder = encoder
         self.words = WordTasks(meanings, self.random)
-        functions = library_functions(Path(sysconfig.get_paths()["stdlib"]))
         kept = [f for f in functions if not is_held_out_function(f)]
         usual = [m.word for m in self.words.main if "-" not in m.word]
         self.passages = Passages(sentences_of(meanings, held_out=False), usual, kept)
@@ -187,7 +190,7 @@ class Mixer:
 
 
 def sample_texts(
-    meanings: list[Meaning], config_page: Path, num_chats: int = 1500
+    meanings: list[Meaning], functions: list[str], config_page: Path, num_chats: int = 1500
 ) -> Iterator[str]:
     """Yields the text that the tokenizer is trained on, usual words three times."""
     for m in meanings:
@@ -195,7 +198,7 @@ def sample_texts(
             yield f"What does {m.word} mean?"
             yield definition(m)
         yield from m.examples
-    mixer = Mixer(meanings, None, config_page, seed=1)
+    mixer = Mixer(meanings, functions, config_page, seed=1)
     for task in SHARES[-1]:
         for _ in range(num_chats if task not in ("random", "define") else 0):
             chat = mixer.chat(task)

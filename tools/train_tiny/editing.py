@@ -3,6 +3,7 @@
 import ast
 import random
 import re
+import sysconfig
 import textwrap
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tools.train_tiny.copying import Passages
 from tools.train_tiny.held_out import is_held_out_function
 from tools.train_tiny.word_lists import IDENTIFIERS
 
+LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 MAX_FUNCTION_CHARS = 240
 RENAME_ASKS = (
     "Rename {old} to {new} in this function:\n\n{t}",
@@ -36,7 +38,7 @@ PATTERNS = (
 )
 
 
-def library_functions(folder: Path) -> list[str]:
+def library_functions(folder: Path = LIBRARY) -> list[str]:
     """Returns the short functions of Python's standard library, dedented, in a fixed order."""
     found: dict[str, None] = {}
     for path in sorted(folder.glob("*.py")):
@@ -115,7 +117,8 @@ class EditTasks:
             candidates = re.findall(r"\b[a-z]{3,}\b", text)
             if candidates:
                 break
-        old, new = draw.choice(candidates), draw.choice(self.passages.words)
+        old = draw.choice(candidates)
+        new = draw.choice([w for w in draw.sample(self.passages.words, 2) if w != old])
         if words and draw.random() < 0.5:
             # More than one place, as identifiers have.
             parts = text.split(" ")

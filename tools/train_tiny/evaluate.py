@@ -4,7 +4,6 @@ import itertools
 import json
 import logging
 import re
-import sysconfig
 from pathlib import Path
 from typing import cast
 
@@ -155,7 +154,7 @@ def report(
     tokenizer = tokenizers_.load(folder / "tokenizer.json")
     meanings = read_meanings(wordnet)
     sentences = sentences_of(meanings, held_out=True)
-    functions = library_functions(Path(sysconfig.get_paths()["stdlib"]))
+    functions = library_functions()
     trained, held_out = word_cases(main_words(meanings), meanings, 4 * count, count)
     figures: dict[str, float] = {}
     answers: list[str] = []

@@ -21,6 +21,7 @@ from tools.train_tiny import tokenizer as tokenizers_
 from tools.train_tiny.batches import Batch, batches
 from tools.train_tiny.chat import ChatEncoder
 from tools.train_tiny.data import Mixer, sample_texts
+from tools.train_tiny.editing import library_functions
 from tools.train_tiny.layers import Precision, compile_pieces
 from tools.train_tiny.losses import step_loss
 from tools.train_tiny.model import TinyModel, init_params
@@ -63,7 +64,9 @@ def prepare_tokenizer(options: TrainOptions) -> Path:
     path = options.folder / "tokenizer.json"
     if not path.exists():
         options.folder.mkdir(parents=True, exist_ok=True)
-        texts = sample_texts(read_meanings(options.wordnet), options.config_page)
+        texts = sample_texts(
+            read_meanings(options.wordnet), library_functions(), options.config_page
+        )
         tokenizers_.train(texts, options.vocab_size).save(str(path))
     return path
 
@@ -108,9 +111,10 @@ class Run:
             self._resume()
         self.mixer = Mixer(
             read_meanings(options.wordnet),
-            ChatEncoder(tokenizer),
+            library_functions(),
             options.config_page,
             options.seed + self.step,
+            ChatEncoder(tokenizer),
         )
         self.mixer.set_stage(self.stage)
         self.batches: Iterator[Batch] = batches(self.mixer.rows(), segment)

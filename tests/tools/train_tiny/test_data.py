@@ -1,26 +1,38 @@
-"""The training chats: what is drawn, how it is encoded, how it is batched."""
+"""The mix of the training tasks: what is drawn, what is held out, how it is batched."""
 
 from itertools import islice
 from pathlib import Path
 
-import jinja2
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
 from tools.train_tiny.batches import BATCH_TOKENS, ROW_LENGTHS, batches, make_batch
-from tools.train_tiny.data import Chat, ChatEncoder, ChatMaker, Encoded, Turn, is_held_out
+from tools.train_tiny.chat import ChatEncoder, Encoded
+from tools.train_tiny.data import SHARES, Mixer, sample_texts, sentences_of
+from tools.train_tiny.held_out import is_held_out, is_held_out_function, is_held_out_sentence
 from tools.train_tiny.tokenizer import SPECIAL_TOKENS, merges, special_ids, train, vocabulary
 from tools.train_tiny.wordnet import Meaning
 
-TEMPLATE = Path(__file__).parents[3] / "assets" / "models" / "chat_template.jinja"
+CONFIG_PAGE = Path(__file__).parents[3] / "docs" / "config.md"
 WORDS = [f"{a}{b}{c}" for a in "bdf" for b in "aeiou" for c in ("lom", "rit", "nat", "sig")]
+TELLING = ("define", "word", "tool")  # other tasks may name a word, but tell no meaning
+FUNCTIONS = [
+    f"def {w}(size):\n    total = size + {i}\n    return total" for i, w in enumerate(WORDS)
+]
+TASKS = [task for task in SHARES[-1] if task != "random"]
 
 
 def _meaning(word: str, count: int = 9) -> Meaning:
-    return Meaning(
-        word, "noun", f"a thing like a {word}", (f"the {word} is big",), ("it",), "thing", count
-    )
+    examples = (f"the {word} is big", f"we saw a {word} that day")
+    return Meaning(word, "noun", f"a thing like a {word}", examples, ("it",), "thing", count)
+
+
+MEANINGS = [
+    _meaning(word + end, count) for end, count in (("", 9), ("el", 2), ("on", 0)) for word in WORDS
+]
+# A second, rarer part of speech, so that every kind of question can be drawn.
+MEANINGS += [Meaning(w, "verb", f"do as a {w}", (), (), "", 3) for w in WORDS]
 
 
 @pytest.fixture(scope="module")
@@ -30,62 +42,65 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def encoder(tokenizer: Tokenizer) -> ChatEncoder:
-    return ChatEncoder(tokenizer)
+def mixer(tokenizer: Tokenizer) -> Mixer:
+    return Mixer(MEANINGS, FUNCTIONS, CONFIG_PAGE, 5, ChatEncoder(tokenizer))
 
 
-@pytest.fixture
-def maker() -> ChatMaker:
-    groups = ((WORDS, 9), ([w + "el" for w in WORDS], 2), ([w + "on" for w in WORDS], 0))
-    meanings = [_meaning(w, count) for words, count in groups for w in words]
-    # A second, rarer part of speech, so that every kind of question can be drawn.
-    meanings += [Meaning(w, "verb", f"do as a {w}", (), (), "", 3) for w in WORDS]
-    return ChatMaker(meanings, seed=5)
+@pytest.mark.parametrize("task", TASKS)
+def test_held_out_words_sentences_and_functions_are_never_drawn(mixer: Mixer, task: str) -> None:
+    words = {m.word for m in MEANINGS if is_held_out(m.word)}
+    sentences = sentences_of(MEANINGS, held_out=True)
+    assert words
+    assert sentences
+    for _ in range(300):
+        chat = mixer.chat(task)
+        said = "\n".join(f"{turn.question}\n{turn.answer}" for turn in chat.turns)
+        if task in TELLING:
+            assert words.isdisjoint(said.replace(":", " ").replace(".", " ").split()), said
+        if task != "replace":  # a replaced word can make any of these uniform sentences
+            assert not any(sentence in said for sentence in sentences)
 
 
-def test_held_out_words_are_never_drawn(maker: ChatMaker) -> None:
-    held_out = {w for w in (f"{a}{b}" for a in WORDS for b in ("", "el", "on")) if is_held_out(w)}
+def test_the_held_out_sentences_and_the_trained_ones_have_nothing_in_common() -> None:
+    trained, held_out = (set(sentences_of(MEANINGS, held_out=flag)) for flag in (False, True))
+    assert trained
     assert held_out
-    for _ in range(3000):
-        for turn in maker.chat().turns:
-            assert held_out.isdisjoint(turn.answer.replace(":", "").replace(".", "").split())
+    assert trained.isdisjoint(held_out)
+
+
+def test_no_function_to_copy_or_edit_is_held_out(mixer: Mixer) -> None:
+    assert mixer.passages.functions
+    assert mixer.edits.functions
+    assert len(mixer.edits.functions) < len(FUNCTIONS)
+    for source in (*mixer.passages.functions, *mixer.edits.functions):
+        assert not is_held_out_function(source)
 
 
 def test_the_same_seed_draws_the_same_chats() -> None:
-    first, second = (
-        ChatMaker([*map(_meaning, WORDS), _meaning("abc", 1), _meaning("bcd", 0)], 3)
-        for _ in range(2)
-    )
-    first.other_parts = second.other_parts = first.main
-    assert [first.chat() for _ in range(50)] == [second.chat() for _ in range(50)]
+    first, second = (Mixer(MEANINGS, FUNCTIONS, CONFIG_PAGE, seed=3) for _ in range(2))
+    for task in TASKS:
+        assert [first.chat(task) for _ in range(20)] == [second.chat(task) for _ in range(20)]
 
 
-@pytest.mark.parametrize("thought", [None, "This is about the noun dog."])
-def test_a_chat_is_encoded_as_the_model_file_template_renders_it(
-    encoder: ChatEncoder, thought: str | None
-) -> None:
-    chat = Chat(
-        (Turn("What is a dog?", "An animal.", thought), Turn("And a cat?", "One too.")), "Be brief."
-    )
-    messages: list[dict[str, str]] = [{"role": "system", "content": "Be brief."}]
-    for turn in chat.turns:
-        messages.append({"role": "user", "content": turn.question})
-        messages.append(
-            {"role": "assistant", "content": turn.answer, "reasoning_content": turn.thought or ""}
-        )
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)  # noqa: S701 - no HTML
-    rendered = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
-        messages=messages
-    )
-    ids = encoder.encode(chat).ids
-    assert encoder.tokenizer.decode(ids, skip_special_tokens=False) == rendered
+@pytest.mark.parametrize("stage", [0, 1])
+def test_every_task_gets_its_share_of_the_tokens(mixer: Mixer, stage: int) -> None:
+    mixer.set_stage(stage)
+    total = sum(len(row.ids) for row in islice(mixer.rows(), 3000))
+    for task, share in SHARES[stage].items():
+        assert mixer.used[task] / total == pytest.approx(share, abs=0.02), task
 
 
-def test_only_what_the_model_writes_carries_loss(encoder: ChatEncoder) -> None:
-    chat = encoder.encode(Chat((Turn("What is a dog?", "An animal.", "A noun."),), "Be brief."))
-    written = [i for i, w in zip(chat.ids, chat.weights, strict=True) if w > 0]
-    text = encoder.tokenizer.decode(written, skip_special_tokens=False)
-    assert text == "A noun.\n</think>\n\nAn animal.<|im_end|>"
+def test_every_batch_has_the_same_number_of_tokens(mixer: Mixer) -> None:
+    mixer.set_stage(1)
+    for batch in islice(batches(mixer.rows(), 0), 20):
+        assert batch.tokens.size == BATCH_TOKENS
+        assert batch.tokens.shape[1] in ROW_LENGTHS
+        assert np.all(batch.weights.sum(1) > 0)
+
+
+def test_row_lengths_divide_the_batch_and_reach_beyond_the_budget_of_the_indexer() -> None:
+    assert all(BATCH_TOKENS % length == 0 for length in ROW_LENGTHS)
+    assert max(ROW_LENGTHS) >= 1536
 
 
 def test_targets_are_the_following_tokens_and_padding_has_no_loss() -> None:
@@ -95,12 +110,9 @@ def test_targets_are_the_following_tokens_and_padding_has_no_loss() -> None:
     assert batch.weights.tolist() == [[0.0, 1.0, 0.0, 0.0]]
 
 
-def test_every_batch_has_the_same_number_of_tokens(maker: ChatMaker, encoder: ChatEncoder) -> None:
-    for batch in islice(batches(maker, encoder, 0), 5):
-        assert batch.tokens.size == BATCH_TOKENS
-        assert batch.tokens.shape[1] in ROW_LENGTHS
-        assert np.all(batch.weights[:, :-1].sum(1) > 0)
-    assert all(BATCH_TOKENS % (4 * length) == 0 for length in ROW_LENGTHS)
+def test_the_tokenizer_is_trained_on_definitions() -> None:
+    texts = list(islice(sample_texts(MEANINGS, FUNCTIONS, CONFIG_PAGE, num_chats=2), 2000))
+    assert "The noun balom means: a thing like a balom." in texts
 
 
 def test_control_tokens_come_last_and_are_typed_so(tokenizer: Tokenizer) -> None:
@@ -112,3 +124,8 @@ def test_control_tokens_come_last_and_are_typed_so(tokenizer: Tokenizer) -> None
 
 def test_merges_are_lines_whatever_the_json_form() -> None:
     assert merges({"model": {"merges": [["a", "b"], "ab c"]}}) == ["a b", "ab c"]
+
+
+def test_a_held_out_sentence_is_one_in_twenty() -> None:
+    share = sum(is_held_out_sentence(f"sentence {i}") for i in range(4000)) / 4000
+    assert 0.03 < share < 0.07
