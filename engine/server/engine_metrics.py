@@ -48,6 +48,9 @@ class EngineMetrics:
         )
         self.loaded = Gauge("loaded", "Whether the model is loaded (1) or not (0).")
         self.context_used = Gauge("context_used_tokens", "Tokens of running requests.")
+        self.sessions_warm = Gauge("sessions_warm", "Conversations that are kept warm.")
+        self.session_tokens = Gauge("session_tokens", "Tokens that their states stand for.")
+        self.session_bytes = Gauge("session_bytes", "Memory that they take.")
         self.vram_used = Gauge("vram_used_bytes", "Memory in use on the graphics card.")
         self.first_token = Histogram(
             "time_to_first_token_seconds",

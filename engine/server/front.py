@@ -17,6 +17,7 @@ from engine.server.errors import ApiError, shortened
 from engine.server.model_side import ModelSide
 from engine.server.queue import RequestQueue
 from engine.server.security import SecurityPolicy
+from engine.server.session_figures import SessionFigures
 from engine.worker.messages import Timings
 from engine.worker.supervisor import WorkerState, WorkerSupervisor
 
@@ -44,6 +45,7 @@ class Front:
         mcp: the configured MCP servers; None when there are none.
         upstream: the server that answers instead of a model here; None when there is none.
         answers: the ids of earlier answers (not with an upstream).
+        warm: how many conversations the worker keeps warm.
         instance: the nonce of `engine.json`, echoed by `/status`.
         last_timings: of the request that ended last.
         loaded_s: when the model was loaded the last time.
@@ -62,6 +64,7 @@ class Front:
     instance: str = field(default_factory=lambda: secrets.token_hex(16))
     active: ActiveRequests = field(default_factory=ActiveRequests)
     answers: AnswerMemory = field(init=False)
+    warm: SessionFigures = field(init=False)
     metrics: EngineMetrics = field(default_factory=EngineMetrics)
     last_timings: Timings | None = None
     started_s: float = field(default_factory=time.monotonic)
@@ -71,6 +74,7 @@ class Front:
     stop_requested: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
+        self.warm = SessionFigures(self.worker)
         if self.upstream is None:
             self.answers = AnswerMemory(self.model.tokenizer)
 

@@ -19,6 +19,7 @@ def metrics_routes(front: Front) -> list[Route]:
     """The route."""
 
     async def metrics(request: Request) -> Response:
+        await front.warm.refresh()
         refresh_gauges(front)
         # The driver takes its time.
         front.metrics.vram_used.value = await asyncio.to_thread(used_vram_bytes)
@@ -37,4 +38,7 @@ def refresh_gauges(front: Front) -> None:
     metrics.requests_running.value = len(running)
     metrics.tokens_per_second.value = round(sum(request.tokens_per_s for request in running), 2)
     metrics.loaded.value = int(front.worker.state is WorkerState.READY)
+    metrics.sessions_warm.value = front.warm.sessions
+    metrics.session_tokens.value = front.warm.tokens
+    metrics.session_bytes.value = front.warm.num_bytes
     metrics.context_used.value = sum(request.prompt_read + request.generated for request in running)

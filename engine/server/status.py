@@ -24,6 +24,7 @@ def status_routes(front: Front) -> list[Route]:
     """The route, under both of its names."""
 
     async def status(_request: Request) -> Response:
+        await front.warm.refresh()
         return json_response(describe(front))
 
     return [Route(path, status) for path in ("/status", "/v1/status")]
@@ -59,6 +60,7 @@ def describe(front: Front) -> JsonObject:
         "running": running[0].summary() if running else None,
         "requests": [request.summary() for request in running],
         "last_timings": dataclasses.asdict(timings) if timings is not None else None,
+        "warm": front.warm.as_object(),
         "uptime_s": round(time.monotonic() - front.started_s, 3),
         "idle_unload_s": config.idle_unload_s or None,
         "structured_output": True,
