@@ -25,7 +25,19 @@ NOW = {"name": "now", "input_schema": {"type": "object", "properties": {}}}
 TOOLS = [WEATHER, NOW]
 THINK = {"type": "enabled", "budget_tokens": 1024}
 
+# A file of some KB with all that is hard to pass on: quotes, tags of the call format, blanks at the end
+# of lines, control characters, letters beyond ASCII.
+FILE = "def f():\n\treturn '<parameter=x>\\n\"q\"</parameter> </b>'  \r\n\x01é 😀\n\n" * 60
+WRITE = {
+    "name": "write",
+    "input_schema": {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+    },
+}
+
 ANSWERS = {
+    "BIGFILE": CALL.format("write", f"<parameter=content>\n{FILE}\n</parameter>\n"),
     "SMALLTALK": "Let me see.</think>\n\nGood day to you. 😀",
     "PLAINLY": "No thoughts, an answer.",
     "ENDMARK": "before ENDOFTEXT after",
@@ -42,7 +54,7 @@ ANSWERS = {
 def server(start_server):
     answers = [{"when": word, "times": 0, "text": text} for word, text in ANSWERS.items()]
     answers[-1]["cached_tokens"] = 7
-    return start_server({"context": 2048, "answers": answers}, "--aliases", "second-name")
+    return start_server({"context": 32768, "answers": answers}, "--aliases", "second-name")
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +247,21 @@ def test_a_streamed_call_accumulates_its_input(client):
     assert len(fragments) > 2  # a long text does not arrive as one lump
     assert call.id.startswith("toolu_")
     assert message.stop_reason == "tool_use"
+
+
+def test_a_file_in_an_argument_arrives_piece_by_piece_and_exactly(client, server):
+    with client.messages.stream(
+        model="any",
+        max_tokens=30_000,
+        messages=[{"role": "user", "content": "BIGFILE"}],
+        tools=[WRITE],
+    ) as stream:
+        fragments = [event.partial_json for event in stream if event.type == "input_json"]
+        message = stream.get_final_message()
+    assert message.content[0].input == {"content": FILE}
+    assert len(fragments) > 200
+    whole = post(server, "BIGFILE", tools=[WRITE], max_tokens=30_000).json()
+    assert whole["content"][0]["input"] == {"content": FILE}
 
 
 def test_parallel_calls_have_blocks_and_ids_of_their_own(client):
