@@ -19,7 +19,7 @@ from engine.server.delivery import streamed_response, whole_response
 from engine.server.errors import ApiError, not_found
 from engine.server.front import Front
 from engine.server.generation import Generation
-from engine.server.prepared import Prepared, admit, prepare, render
+from engine.server.prepared import Prepared, admit, ignored_tools_header, prepare, render
 from engine.server.responses_events import JsonObject, ResponseHead, ResponseWriter
 from engine.server.responses_request import ResponsesRequest, read_responses_request
 from engine.server.sse import named_event
@@ -53,8 +53,9 @@ def responses_routes(front: Front) -> list[Route]:
 
     async def input_tokens(request: Request) -> Response:
         raw = await read_body(request, front.config.max_body_mib)
-        count = await asyncio.to_thread(_count, front, raw)
-        return json_response({"object": "response.input_tokens", "input_tokens": count})
+        count, headers = await asyncio.to_thread(_count, front, raw)
+        body = {"object": "response.input_tokens", "input_tokens": count}
+        return json_response(body, headers=headers)
 
     async def stored(request: Request) -> Response:  # noqa: ARG001 - the route's signature
         raise not_found(
@@ -85,13 +86,15 @@ def _prepare(front: Front, raw: bytes) -> tuple[ResponsesRequest, Prepared]:
         raise _in_our_terms(error) from error
 
 
-def _count(front: Front, raw: bytes) -> int:
-    asked = _read(front, raw)
-    front.check_model(asked.generation.model)
+def _count(front: Front, raw: bytes) -> tuple[int, dict[str, str]]:
+    """The tokens of the input, also of one that is longer than the context."""
+    generation = _read(front, raw).generation
+    front.check_model(generation.model)
     try:
-        return len(render(front, asked.generation.conversation).token_ids)
+        prompt = render(front, generation.conversation, is_bounded=False)
     except ApiError as error:
         raise _in_our_terms(error) from error
+    return len(prompt.token_ids), ignored_tools_header(generation.conversation)
 
 
 def _in_our_terms(error: ApiError) -> ApiError:

@@ -414,6 +414,11 @@ def test_the_count_of_the_input_is_that_of_the_answers_usage(client):
     assert count.input_tokens == client.responses.create(**options).usage.input_tokens
 
 
+def test_an_input_of_any_length_is_counted(server):
+    reply = server.http.post("/v1/responses/input_tokens", json={"input": "word " * 40_000})
+    assert reply.json()["input_tokens"] > 40_000
+
+
 def test_stored_responses_are_never_found(client, server):
     with pytest.raises(openai.NotFoundError) as caught:
         client.responses.retrieve("resp_1")
