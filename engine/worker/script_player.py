@@ -91,6 +91,7 @@ class ScriptPlayer:
         self._num_uses = [0] * len(script.answers)
         self._waiting: deque[Start] = deque()
         self._playing: dict[str, _Playing] = {}
+        self._forced_early: dict[str, deque[int]] = {}
 
     def run(self) -> int:
         """Play until told to quit; the result is the exit status."""
@@ -122,8 +123,7 @@ class ScriptPlayer:
             case Cancel(request_id):
                 self._cancel(request_id)
             case Force(request_id, token_ids):
-                if request_id in self._playing:
-                    self._playing[request_id].forced.extend(token_ids)
+                self._force(request_id, token_ids)
             case StatusQuery():
                 used = sum(
                     len(playing.start.prompt) + playing.rules.num_generated
@@ -152,7 +152,14 @@ class ScriptPlayer:
         self._channel.send(Ready(self._script.context, "scripted", "fp_scripted"))
         return None
 
+    def _force(self, request_id: str, token_ids: Sequence[int]) -> None:
+        if request_id in self._playing:
+            self._playing[request_id].forced.extend(token_ids)
+        elif any(start.request_id == request_id for start in self._waiting):
+            self._forced_early.setdefault(request_id, deque()).extend(token_ids)
+
     def _cancel(self, request_id: str) -> None:
+        self._forced_early.pop(request_id, None)
         for start in list(self._waiting):
             if start.request_id == request_id:
                 self._waiting.remove(start)
@@ -180,6 +187,7 @@ class ScriptPlayer:
             return
         rules = AnswerRules(start, self._script.context)
         playing = _Playing(start, answer, rules, self._clock())
+        playing.forced = self._forced_early.pop(start.request_id, deque())
         playing.steps = self._steps(playing)
         self._playing[start.request_id] = playing
 
