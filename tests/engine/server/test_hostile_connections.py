@@ -11,6 +11,7 @@ from starlette.routing import Route, Router
 from uvicorn.server import ServerState
 
 from engine.server import http_server, sse
+from engine.server.engine_metrics import EngineMetrics
 from engine.server.gateway import Gateway
 from engine.server.http_server import JsonH11Protocol
 from engine.server.security import SecurityPolicy
@@ -56,7 +57,8 @@ async def serving():
     table = [
         Route(f"/{name}", getattr(routes, name)) for name in ("quick", "broken", "waiting", "flood")
     ]
-    app = Gateway(Router(table), types.SimpleNamespace(security=SecurityPolicy()))
+    front = types.SimpleNamespace(security=SecurityPolicy(), metrics=EngineMetrics())
+    app = Gateway(Router(table), front)
     config = uvicorn.Config(app, http=JsonH11Protocol, lifespan="off", log_config=None)
     config.load()
     state = ServerState()
