@@ -47,8 +47,10 @@ def upstream_address(config: RunConfig) -> UpstreamAddress | None:
     name = f"[{host}]" if ":" in host else host
     where = f"{name}:{port}" if port is not None else name
     key = config.upstream_key or os.environ.get(KEY_VARIABLE, "").strip() or None
+    # Only one of the two can be sent, and the key is what was meant.
+    netloc = parts.netloc if key is None else where
     return UpstreamAddress(
-        base=urlunsplit((parts.scheme, parts.netloc, path, "", "")),
+        base=urlunsplit((parts.scheme, netloc, path, "", "")),
         shown=f"{parts.scheme}://{where}",
         key=key,
     )

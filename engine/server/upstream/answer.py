@@ -9,8 +9,9 @@ becomes the counts. Ending the iterator ends the connection, and the upstream st
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,8 @@ async def upstream_answer(
     model = await unless_ended(active, upstream.model_for(request.model))
     yield Began(choice, "")
     if model is not None:
-        body = chat_body(request, model, choice)
+        by_flags = upstream.continues_by_flags
+        body = chat_body(request, model, choice, continues_by_flags=by_flags)
         async with aclosing(upstream_chunks(upstream, CHAT_PATH, body, active)) as chunks:
             async for chunk in chunks:
                 for event in reading.add(chunk):
@@ -100,10 +102,9 @@ async def data_of(
     Raises:
         ApiError: an object says that the answer failed.
     """
-    async with aclosing(lines) as source:
-        while True:
-            line = await unless_ended(active, _next(source))
-            if line is None or line.removeprefix(DATA).strip() == DONE:
+    async with aclosing(_until_ended(lines, active)) as source:
+        async for line in source:
+            if line.removeprefix(DATA).strip() == DONE:
                 return
             if not line.startswith(DATA):
                 continue
@@ -119,7 +120,32 @@ async def data_of(
                 yield value
 
 
-async def _next(lines: AsyncIterator[str]) -> str | None:
+async def _until_ended(
+    lines: AsyncGenerator[str, None], active: ActiveRequest
+) -> AsyncGenerator[str, None]:
+    """The lines, until the request is cancelled; each is read by a task that can be given up."""
+    ended = asyncio.ensure_future(active.end_now.wait())
+    try:
+        async with aclosing(lines) as source:
+            while True:
+                reading = asyncio.create_task(_next(source))
+                try:
+                    await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
+                finally:  # it must have ended before the lines are closed
+                    if not reading.done():
+                        reading.cancel()
+                        await asyncio.gather(reading, return_exceptions=True)
+                if active.abort_error is not None:
+                    raise active.abort_error
+                line = None if active.is_cancelled else reading.result()
+                if line is None:
+                    return
+                yield line
+    finally:
+        ended.cancel()
+
+
+async def _next(lines: AsyncGenerator[str, None]) -> str | None:
     """The next line; None at the end."""
     return await anext(lines, None)
 

@@ -8,6 +8,7 @@ its host.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator
@@ -35,6 +36,9 @@ LIST_S = 5.0
 MODELS_AGE_S = 10.0
 # Of an error's body, as much as a sentence needs.
 MAX_ERROR_BYTES = 64 * 1024
+
+# How these servers sign their list of models.
+FLAG_OWNERS = ("vllm", "sglang")
 
 JsonObject = dict[str, object]
 
@@ -77,6 +81,11 @@ class Upstream:
         address = upstream_address(config)
         return cls(config, address) if address is not None else None
 
+    @property
+    def continues_by_flags(self) -> bool:
+        """Whether it goes on with an assistant's last message only when two flags say so."""
+        return any(entry.get("owned_by") in FLAG_OWNERS for entry in self._models)
+
     async def close(self) -> None:
         """End all connections."""
         await self._http.aclose()
@@ -109,6 +118,8 @@ class Upstream:
             ApiError: 404 under `strict_model`, 503 when the upstream does not say what it has.
         """
         if self._config.model_id is not None:
+            with contextlib.suppress(ApiError):
+                await self.models()  # for `continues_by_flags`; the name is known
             return self._config.model_id
         ids = [str(entry["id"]) for entry in await self.models()]
         if name is not None and name in ids:

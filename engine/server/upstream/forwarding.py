@@ -8,19 +8,23 @@ keep-alives, the end of the request when its client goes away.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 
+import httpx2
 from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.core.strict_json import BadJsonError, parse_json
 from engine.server.active import Phase
+from engine.server.answers import unless_gone
 from engine.server.chat_completions import error_event
 from engine.server.delivery import streamed_response, whole_response
-from engine.server.errors import ApiError, invalid_type
+from engine.server.errors import ApiError
 from engine.server.fields import Fields
-from engine.server.front import Front
+from engine.server.front import Front, new_id
 from engine.server.generation import Generation, GenerationPlan, unless_ended
 from engine.server.sse import DONE, data_event
 from engine.server.upstream.answer import data_of
@@ -58,102 +62,138 @@ async def forward(
     Raises:
         ApiError: the upstream cannot be reached, or refuses the request.
     """
-    front.check_open()
     fields = Fields(body)
-    name = fields.string("model")
+    fields.string("model")
     is_streamed = fields.boolean("stream") is True
-    if not isinstance(body.get("messages", []), list | str):
-        raise invalid_type("messages", "an array", body["messages"])
-    generation = Generation(front, request.scope["state"]["request_id"], protocol, NO_PLAN)
-    passing = _Passing(front, upstream, generation, body, name, path)
+    request_id = request.scope["state"]["request_id"]
+    passing = Forwarding(front, upstream, request_id, protocol, body, path)
     if not is_streamed:
-        return await whole_response(request, generation, passing.whole(), {})
-    return streamed_response(
-        front, generation, passing.events(), error_event=error_event, headers={}
-    )
+        return await whole_response(request, passing, passing.whole(), {})
+    try:
+        # An upstream that refuses does so at once: then the refusal has a status of its own. One that
+        # answers nothing yet (it reads a long prompt) must not keep the client without a sign.
+        await unless_gone(request, passing.open_for(front.config.sse_keepalive_s))
+    except BaseException:
+        passing.close()
+        raise
+    return streamed_response(front, passing, passing.events(), error_event=error_event, headers={})
 
 
-class _Passing:
-    """One request on its way there and back."""
+class Forwarding(Generation):
+    """One request on its way there and back; it has its place in the queue like any other."""
 
     def __init__(
         self,
         front: Front,
         upstream: Upstream,
-        generation: Generation,
+        request_id: str,
+        protocol: str,
         body: JsonObject,
-        name: str | None,
         path: str,
     ) -> None:
-        self._front = front
-        self._upstream = upstream
-        self._generation = generation
-        self._active = generation.active
-        self._name = name
-        self._path = path
+        """Enter the queue.
+
+        Raises:
+            ApiError: 503 while stopping, 429 when the queue is full.
+        """
+        super().__init__(front, request_id, protocol, NO_PLAN)
+        name = body.get("model")
+        self._name = name if isinstance(name, str) else None
         self._body = {key: value for key, value in body.items() if key not in OURS_ALONE}
+        self._path = path
+        self._upstream = upstream
+        self._stack = AsyncExitStack()
+        self._opening = asyncio.ensure_future(self._open())
+        self._closing: asyncio.Task[None] | None = None
+
+    async def open_for(self, wait_s: float) -> None:
+        """Wait for the upstream's first sign, but not long.
+
+        Raises:
+            ApiError: it cannot be reached, or refuses the request.
+        """
+        await asyncio.wait({self._opening}, timeout=wait_s)
+        if self._opening.done():
+            self._opening.result()
 
     async def whole(self) -> JsonObject:
         """The whole answer."""
-        await self._prepare()
-        async with self._upstream.post(self._path, self._body, self._active) as response:
-            raw = None
-            if response is not None:
-                raw = await unless_ended(self._active, self._upstream.body(response))
+        response = await self._opening
+        raw = None
+        if response is not None:
+            raw = await unless_ended(self.active, self._upstream.body(response))
         if raw is None:
-            self._active.finish = "cancelled"
             raise ApiError(503, "engine_failed", "The request was cancelled.")
         value = _object(raw)
         failure = error_in(value)
         if failure is not None:
             raise failure
-        self._active.finish = "stop"
+        self.active.finish = "stop"
         self._note_usage(value)
         return self._in_our_terms(value, "message")
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """The events of a streamed answer."""
-        await self._prepare()
+        response = await self._opening
         last: JsonObject = {}
         is_finished = False
-        async with self._upstream.post(self._path, self._body, self._active) as response:
-            if response is not None:
-                lines = self._upstream.lines(response)
-                async with aclosing(data_of(lines, self._active)) as chunks:
-                    async for chunk in chunks:
-                        last = chunk
-                        is_finished = is_finished or _has_finish(chunk)
-                        self._note_chunk(chunk)
-                        yield data_event(self._in_our_terms(chunk, "delta"))
+        if response is not None:
+            lines = self._upstream.lines(response)
+            async with aclosing(data_of(lines, self.active)) as chunks:
+                async for chunk in chunks:
+                    last = chunk
+                    is_finished = is_finished or _has_finish(chunk)
+                    self._note_chunk(chunk)
+                    yield data_event(self._in_our_terms(chunk, "delta"))
         if not is_finished:
-            if not self._active.is_cancelled:
+            if not self.active.is_cancelled:
                 raise ApiError(503, "engine_failed", "The upstream's answer ended in the middle.")
-            if last:
-                yield data_event(_finish_after(last))
-        self._active.finish = "cancelled" if self._active.is_cancelled else "stop"
+            yield data_event(_finish_after(last or self._first_chunk()))
+        self.active.finish = "cancelled" if self.active.is_cancelled else "stop"
         yield DONE
 
-    async def _prepare(self) -> None:
-        """Wait for a turn, and find the upstream's name for the model."""
-        await unless_ended(self._active, self._front.queue.wait_turn(self._active.ticket))
-        model = await unless_ended(self._active, self._upstream.model_for(self._name))
-        self._body["model"] = model
-        self._active.note_begin()
+    def close(self) -> None:
+        """Give the place back, and end the answer at the upstream; a second call does nothing."""
+        super().close()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._hang_up())
+
+    async def _hang_up(self) -> None:
+        self._opening.cancel()
+        await asyncio.gather(self._opening, return_exceptions=True)
+        await self._stack.aclose()
+
+    async def _open(self) -> httpx2.Response | None:
+        """Wait for a turn, find the upstream's name for the model, and send the request there."""
+        await unless_ended(self.active, self._front.queue.wait_turn(self.active.ticket))
+        self.active.note_begin()
+        model = await unless_ended(self.active, self._upstream.model_for(self._name))
+        if model is None:
+            return None
+        body = {**self._body, "model": model}
+        post = self._upstream.post(self._path, body, self.active)
+        return await self._stack.enter_async_context(post)
+
+    def _first_chunk(self) -> JsonObject:
+        """What an answer begins with that was ended before the upstream began it."""
+        kind = "chat.completion.chunk" if self.active.protocol == "chat" else "text_completion"
+        head: JsonObject = {"id": new_id("chatcmpl-"), "object": kind, "created": int(time.time())}
+        return {**head, "model": self._name or self._front.model.name}
 
     def _note_chunk(self, chunk: JsonObject) -> None:
         self._note_usage(chunk)
         if chunk.get("choices"):
-            self._active.note_tokens(1)
-            self._active.phase = Phase.ANSWERING
+            self.active.note_tokens(1)
+            self.active.phase = Phase.ANSWERING
 
     def _note_usage(self, value: JsonObject) -> None:
         usage = value.get("usage")
         if isinstance(usage, dict):
             prompt, generated = usage.get("prompt_tokens"), usage.get("completion_tokens")
             if isinstance(prompt, int):
-                self._active.prompt_tokens = prompt
+                self.active.prompt_tokens = prompt
             if isinstance(generated, int):
-                self._active.generated = generated
+                self.active.generated = generated
 
     def _in_our_terms(self, value: JsonObject, key: str) -> JsonObject:
         """The answer or chunk with the client's model name, and reasoning under our name too."""

@@ -13,13 +13,16 @@ JsonObject = dict[str, object]
 TEMPLATE_LEVELS = {Effort.LOW: "low", Effort.MEDIUM: "medium", Effort.HIGH: "xhigh"}
 
 
-def chat_body(request: GenerationRequest, model: str, choice: int) -> JsonObject:
+def chat_body(
+    request: GenerationRequest, model: str, choice: int, *, continues_by_flags: bool = False
+) -> JsonObject:
     """The body: streamed, one answer, usage at its end.
 
     Args:
         request: what is wanted.
         model: the upstream's name for it.
         choice: which of several answers; the seed grows with it.
+        continues_by_flags: a last message of the assistant is continued only on request there.
     """
     sampling = request.sampling
     body: JsonObject = {
@@ -53,7 +56,7 @@ def chat_body(request: GenerationRequest, model: str, choice: int) -> JsonObject
             "reasoning_budget_tokens": request.budget,
             "thinking_token_budget": request.budget,
         }
-    if request.conversation.continues:
+    if request.conversation.continues and continues_by_flags:
         body |= {"add_generation_prompt": False, "continue_final_message": True}
     if request.response_format.kind is not FormatKind.TEXT:
         body["response_format"] = _response_format(request.response_format)
