@@ -13,15 +13,15 @@ from engine.core.config import Effort, RunConfig
 from engine.server.anthropic_messages import read_messages
 from engine.server.anthropic_thinking import read_thinking
 from engine.server.anthropic_tools import read_tools
-from engine.server.errors import invalid_value, missing, unsupported_parameter, unsupported_value
+from engine.server.errors import missing, unsupported_parameter, unsupported_value
 from engine.server.fields import Fields
 from engine.server.generation_request import Conversation, GenerationRequest
 from engine.server.sampling_fields import read_sampling, read_stops
+from engine.server.shared_fields import read_budget, read_fit, read_model
 from engine.text.output_rules import FREE_TEXT, FormatKind, ResponseFormat
 
 logger = logging.getLogger(__name__)
 
-MAX_MODEL_CHARS = 512
 
 KNOWN = frozenset(
     {
@@ -61,7 +61,6 @@ def read_messages_request(
     conversation, budget = read_conversation(body, config)
     sampling = read_sampling(body, conversation.effort, config.sampling, vocab_size)
     stream = body.boolean("stream") or False
-    fit = body.boolean("fit_max_tokens")
     _note_unknown(body)
     generation = GenerationRequest(
         model=model,
@@ -69,10 +68,8 @@ def read_messages_request(
         sampling=sampling,
         stops=read_stops(body),
         cap=cap,
-        budget=_smallest(
-            budget, body.integer("reasoning_budget_tokens", 0), config.reasoning_budget_tokens
-        ),
-        fit_max_tokens=config.fit_max_tokens if fit is None else fit,
+        budget=read_budget(body, config, budget),
+        fit_max_tokens=read_fit(body, config),
         response_format=_read_format(body),
     )
     return MessagesRequest(generation, stream)
@@ -96,18 +93,6 @@ def read_conversation(body: Fields, config: RunConfig) -> tuple[Conversation, in
     return conversation, budget
 
 
-def read_model(body: Fields) -> str | None:
-    """The name that the client gave.
-
-    Raises:
-        ApiError: 400: it is no string, or too long to be echoed.
-    """
-    model = body.string("model")
-    if model is not None and len(model) > MAX_MODEL_CHARS:
-        raise invalid_value("model", f"may be at most {MAX_MODEL_CHARS} characters long")
-    return model or None
-
-
 def _read_format(body: Fields) -> ResponseFormat:
     """The form of the answer: `output_config.format`, or its older place at the top."""
     output = body.table("output_config")
@@ -122,11 +107,6 @@ def _read_format(body: Fields) -> ResponseFormat:
     if schema is None:
         raise missing(table.at("schema"))
     return ResponseFormat(FormatKind.JSON_SCHEMA, schema.data, path=schema.path)
-
-
-def _smallest(*limits: int | None) -> int | None:
-    """The smallest of the limits that are set; 0 is no limit."""
-    return min((limit for limit in limits if limit), default=None)
 
 
 def _note_unknown(body: Fields) -> None:

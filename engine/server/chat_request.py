@@ -13,7 +13,6 @@ from engine.core.config import Effort, RunConfig
 from engine.server.chat_messages import read_messages
 from engine.server.errors import (
     invalid_type,
-    invalid_value,
     unsupported_parameter,
     unsupported_value,
 )
@@ -27,12 +26,12 @@ from engine.server.sampling_fields import (
     read_stops,
     read_top_logprobs,
 )
+from engine.server.shared_fields import read_budget, read_fit, read_model
 from engine.server.tool_fields import read_tools
 
 logger = logging.getLogger(__name__)
 
 MAX_CHOICES = 4
-MAX_MODEL_CHARS = 512
 CAP_NAMES = ("max_completion_tokens", "max_tokens", "n_predict")
 
 # Fields that would change the output, with what to do instead.
@@ -104,7 +103,6 @@ def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: in
     if continues:
         effort = Effort.NONE
     stream = body.boolean("stream") or False
-    fit = body.boolean("fit_max_tokens")
     _note_unknown(body)
     conversation = Conversation(
         messages=tuple(messages),
@@ -121,8 +119,8 @@ def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: in
         ),
         stops=read_stops(body),
         cap=read_output_cap(body, *CAP_NAMES),
-        budget=_read_budget(body, config),
-        fit_max_tokens=config.fit_max_tokens if fit is None else fit,
+        budget=read_budget(body, config),
+        fit_max_tokens=read_fit(body, config),
         choices=body.integer("n", 1, MAX_CHOICES) or 1,
         response_format=read_response_format(body.table("response_format")),
         mcp_servers=_read_mcp(body),
@@ -134,14 +132,6 @@ def read_chat_request(data: dict[str, object], config: RunConfig, vocab_size: in
         return_progress=body.boolean("return_progress") or False,
         timings_per_token=body.boolean("timings_per_token") or False,
     )
-
-
-def read_model(body: Fields) -> str | None:
-    """The model's name; None when the client gave none, or an empty one."""
-    model = body.string("model")
-    if model is not None and len(model) > MAX_MODEL_CHARS:  # it is echoed in every chunk
-        raise invalid_value("model", f"may be at most {MAX_MODEL_CHARS} characters long")
-    return model or None
 
 
 def _refuse(body: Fields) -> None:
@@ -163,12 +153,6 @@ def read_include_usage(body: Fields) -> bool:
     """Whether a stream's last chunk tells the counts."""
     options = body.table("stream_options")
     return options is not None and options.boolean("include_usage") is True
-
-
-def _read_budget(body: Fields, config: RunConfig) -> int | None:
-    """The smallest of the limits that are set; 0 is no limit."""
-    wanted = (body.integer("reasoning_budget_tokens", 0), config.reasoning_budget_tokens)
-    return min((limit for limit in wanted if limit), default=None)
 
 
 def _read_mcp(body: Fields) -> tuple[str, ...] | None:

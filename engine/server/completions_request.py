@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from engine.core.config import Effort, RunConfig
 from engine.core.errors import InputError
-from engine.server.chat_request import CAP_NAMES, MAX_CHOICES, read_include_usage, read_model
+from engine.server.chat_request import CAP_NAMES, MAX_CHOICES, read_include_usage
 from engine.server.errors import (
     invalid_type,
     invalid_value,
@@ -19,6 +19,7 @@ from engine.server.errors import (
 )
 from engine.server.fields import Fields
 from engine.server.sampling_fields import read_output_cap, read_sampling, read_stops
+from engine.server.shared_fields import read_fit, read_model
 from engine.server.tokenize import read_token_ids
 from engine.text.tokenizer import Tokenizer
 from engine.worker.messages import SamplingParams
@@ -73,7 +74,6 @@ def read_completion_request(
         raise unsupported_value("best_of", "must be 1; every answer is given")
     top_logprobs = body.integer("logprobs", 0, MAX_LOGPROBS)
     stream = body.boolean("stream") or False
-    fit = body.boolean("fit_max_tokens")
     has_cap = any(body.get(name) is not None for name in CAP_NAMES)
     return CompletionRequest(
         model=read_model(body),
@@ -87,7 +87,7 @@ def read_completion_request(
         ),
         stops=read_stops(body),
         cap=read_output_cap(body, *CAP_NAMES) if has_cap else DEFAULT_MAX_TOKENS,
-        fit_max_tokens=config.fit_max_tokens if fit is None else fit,
+        fit_max_tokens=read_fit(body, config),
         choices=body.integer("n", 1, MAX_CHOICES) or 1,
         stream=stream,
         include_usage=stream and read_include_usage(body),

@@ -24,7 +24,6 @@ from engine.server.anthropic_request import (
     MessagesRequest,
     read_conversation,
     read_messages_request,
-    read_model,
 )
 from engine.server.bodies import parse_object, read_body
 from engine.server.delivery import streamed_response, whole_response
@@ -33,6 +32,7 @@ from engine.server.fields import Fields
 from engine.server.front import Front, new_id
 from engine.server.generation import ChoiceEnd, Delta, Generation, PromptRead
 from engine.server.prepared import Prepared, admit, ignored_tools_header, prepare, render
+from engine.server.shared_fields import read_model
 from engine.server.sse import named_event
 
 PING: JsonObject = {"type": "ping"}
@@ -76,9 +76,7 @@ def ping() -> bytes:
 
 
 def _prepare(front: Front, raw: bytes) -> tuple[MessagesRequest, Prepared]:
-    wanted = read_messages_request(
-        parse_object(raw), front.config, front.model.vocab_size
-    )
+    wanted = read_messages_request(parse_object(raw), front.config, front.model.vocab_size)
     return wanted, prepare(front, wanted.generation)
 
 

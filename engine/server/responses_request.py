@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.core.config import Effort, RunConfig
-from engine.server.errors import invalid_type, invalid_value, unsupported_parameter
+from engine.server.errors import invalid_type, unsupported_parameter
 from engine.server.fields import Fields
 from engine.server.generation_request import Conversation, GenerationRequest
 from engine.server.levels import chat_effort, preserve_thinking
@@ -23,10 +23,9 @@ from engine.server.sampling_fields import (
     read_sampling,
     read_stops,
 )
+from engine.server.shared_fields import read_budget, read_fit, read_model
 
 JsonObject = dict[str, object]
-
-MAX_MODEL_CHARS = 512
 
 STATELESS = "this server is stateless and keeps no responses; send the whole conversation as input"
 REFUSED = {
@@ -73,17 +72,13 @@ def read_responses_request(
     for key, reason in REFUSED.items():
         if body.get(key) is not None and body.get(key) is not False:
             raise unsupported_parameter(key, reason)
-    model = body.string("model")
-    if model is not None and len(model) > MAX_MODEL_CHARS:  # it is echoed in every lifecycle event
-        raise invalid_value("model", f"may be at most {MAX_MODEL_CHARS} characters long")
     messages = read_input(body)
     tools = read_responses_tools(body)
     effort = chat_effort(body, config.default_reasoning_effort)
     include = _read_include(body)
     text = body.table("text") or Fields({}, "text")
-    fit = body.boolean("fit_max_tokens")
     generation = GenerationRequest(
-        model=model or None,
+        model=read_model(body),
         conversation=Conversation(
             messages=tuple(messages),
             tools=tools.use,
@@ -99,8 +94,8 @@ def read_responses_request(
         ),
         stops=read_stops(body),
         cap=read_output_cap(body, "max_output_tokens"),
-        budget=_read_budget(body, config),
-        fit_max_tokens=config.fit_max_tokens if fit is None else fit,
+        budget=read_budget(body, config),
+        fit_max_tokens=read_fit(body, config),
         response_format=read_response_format(text.table("format")),
     )
     return ResponsesRequest(
@@ -126,12 +121,6 @@ def _read_top_logprobs(body: Fields, include: frozenset[str]) -> int:
     """How many alternatives each token comes with; -1 = no log-probabilities at all."""
     top = body.integer("top_logprobs", 0, MAX_TOP_LOGPROBS) or 0
     return top if top or LOGPROBS in include else -1
-
-
-def _read_budget(body: Fields, config: RunConfig) -> int | None:
-    """The smallest of the limits that are set; 0 is no limit."""
-    wanted = (body.integer("reasoning_budget_tokens", 0), config.reasoning_budget_tokens)
-    return min((limit for limit in wanted if limit), default=None)
 
 
 def _settings(
