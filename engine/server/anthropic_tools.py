@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from engine.server.errors import invalid_type, invalid_value, missing, shortened
 from engine.server.fields import Fields, objects
-from engine.server.tool_fields import MAX_TOOLS, TOOL_NAME, ToolUse, decode_twice
+from engine.server.tool_fields import MAX_TOOLS, ToolUse, decode_twice, read_tool_name
 from engine.text.events import ToolSpec
 from engine.text.output_rules import ANY_TOOL, CallMode, ToolChoice
 
@@ -54,9 +54,7 @@ def _read_tool(entry: Fields) -> tuple[dict[str, object], ToolSpec]:
     Hints such as `cache_control` wander from tool to tool between requests: they stay out of the
     prompt.
     """
-    name = entry.required_string("name")
-    if not TOOL_NAME.fullmatch(name):
-        raise invalid_value(entry.at("name"), "must be 1 to 128 letters, digits or any of _ . : -")
+    name = read_tool_name(entry)
     schema = entry.table("input_schema")
     if schema is None:
         raise missing(entry.at("input_schema"))

@@ -26,6 +26,7 @@ from engine.server.tool_fields import (
     ToolUse,
     decode_twice,
     read_tool_choice,
+    read_tool_name,
 )
 from engine.text.events import ToolSpec
 
@@ -136,7 +137,7 @@ def _entries(table: Fields, kind: str, ignored: dict[str, None]) -> Iterator[tup
     if kind != "namespace":
         yield table.path, _read_entry(table, kind, None)
         return
-    namespace = _read_name(table)
+    namespace = read_tool_name(table)
     about = table.string("description")
     inner = table.array("tools")
     if inner is None:
@@ -155,7 +156,7 @@ def _read_entry(
 ) -> _Entry:
     nested = table.table("function")  # as in chat completions
     table = table if nested is None else nested
-    tool = DeclaredTool(_read_name(table), namespace, is_custom=kind == "custom")
+    tool = DeclaredTool(read_tool_name(table), namespace, is_custom=kind == "custom")
     if not TOOL_NAME.fullmatch(tool.shown_name):
         raise invalid_value(table.at("name"), "and its namespace may have 127 letters together")
     table.string("description")
@@ -172,13 +173,6 @@ def _read_entry(
     parameters = {"type": "object", "properties": {}} if schema is None else schema.data
     rendered: JsonObject = {"type": "function", "function": function}
     return _Entry(tool, rendered, ToolSpec(tool.shown_name, parameters, is_strict))
-
-
-def _read_name(table: Fields) -> str:
-    name = table.required_string("name")
-    if not TOOL_NAME.fullmatch(name):
-        raise invalid_value(table.at("name"), "must be 1 to 128 letters, digits or any of _ . : -")
-    return name
 
 
 def _custom_parameters(table: Fields) -> JsonObject:

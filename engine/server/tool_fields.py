@@ -135,6 +135,14 @@ def _chosen_name(table: Fields, names: frozenset[str]) -> str:
     return name
 
 
+def read_tool_name(table: Fields) -> str:
+    """The name under which a tool is declared."""
+    name = table.required_string("name")
+    if not TOOL_NAME.fullmatch(name):
+        raise invalid_value(table.at("name"), "must be 1 to 128 letters, digits or any of _ . : -")
+    return name
+
+
 def decode_twice(body: Fields, key: str) -> list[object]:
     """An array that some proxies send as a JSON string; empty when absent."""
     value = body.get(key)
@@ -161,11 +169,7 @@ def _read_tool(entry: Fields) -> tuple[dict[str, object], ToolSpec]:
             raise missing(entry.at("function"))
         function = Fields({key: entry.data[key] for key in FLAT_KEYS if key in entry.data})
         function.path = entry.path
-    name = function.required_string("name")
-    if not TOOL_NAME.fullmatch(name):
-        raise invalid_value(
-            function.at("name"), "must be 1 to 128 letters, digits or any of _ . : -"
-        )
+    name = read_tool_name(function)
     function.string("description")
     is_strict = function.boolean("strict") is True
     parameters = function.table("parameters")
