@@ -25,10 +25,11 @@ BAN_BIAS = -100.0
 BANNED = -1e9
 # Changed logits end here, so that no setting, however wild, makes an infinity of them.
 LARGEST = 1e38
+_FIRST_IDS = 128
 
 
 class Penalties:
-    """Counts of one answer's tokens, kept up to date token by token."""
+    """Counts of one answer's tokens, kept up to date token by token, in arrays ready for use."""
 
     def __init__(self, params: SamplingParams) -> None:
         self._repetition = params.repetition_penalty
@@ -38,32 +39,56 @@ class Penalties:
         is_neutral = self._repetition == 1 and self._frequency == 0 and self._presence == 0
         self.is_active = not is_neutral and self._window != 0
         self._recent: deque[int] = deque()
-        self._counts: dict[int, int] = {}
+        self._places: dict[int, int] = {}  # of each id in the arrays
+        self._ids = np.zeros(_FIRST_IDS, np.int64)
+        self._counts = np.zeros(_FIRST_IDS, np.float32)
 
     def note(self, token_id: int) -> None:
         """A token was generated."""
         if not self.is_active:
             return
-        self._counts[token_id] = self._counts.get(token_id, 0) + 1
+        place = self._places.get(token_id)
+        if place is None:
+            place = self._places[token_id] = len(self._places)
+            if place == len(self._ids):
+                self._ids = np.concatenate((self._ids, np.zeros_like(self._ids)))
+                self._counts = np.concatenate((self._counts, np.zeros_like(self._counts)))
+            self._ids[place] = token_id
+            self._counts[place] = 0
+        self._counts[place] += 1
         if self._window < 0:
             return
         self._recent.append(token_id)
         if len(self._recent) > self._window:
-            oldest = self._recent.popleft()
-            self._counts[oldest] -= 1
-            if not self._counts[oldest]:
-                del self._counts[oldest]
+            self._forget(self._recent.popleft())
+
+    def _forget(self, token_id: int) -> None:
+        place = self._places[token_id]
+        self._counts[place] -= 1
+        if self._counts[place] > 0:
+            return
+        del self._places[token_id]
+        last = len(self._places)
+        if place < last:  # the last entry takes the free place
+            moved = int(self._ids[last])
+            self._ids[place], self._counts[place] = moved, self._counts[last]
+            self._places[moved] = place
 
     def apply(self, logits: FloatArray) -> None:
         """Change `logits` `[V]` in place."""
-        if not self._counts:
+        size = len(self._places)
+        if not size:
             return
-        ids = np.fromiter(self._counts.keys(), np.int64, len(self._counts))  # (n,)
-        counts = np.fromiter(self._counts.values(), np.float64, len(self._counts))  # (n,)
-        seen = logits[ids].astype(np.float64)
-        with np.errstate(over="ignore"):  # a tiny repetition penalty
-            seen = np.where(seen > 0, seen / self._repetition, seen * self._repetition)
-        logits[ids] = np.clip(seen - self._frequency * counts - self._presence, -LARGEST, LARGEST)
+        ids = self._ids[:size]  # (n,)
+        seen = logits[ids]  # (n,)
+        with np.errstate(over="ignore", divide="ignore"):  # extreme settings
+            if self._repetition != 1:
+                seen = np.where(seen > 0, seen / self._repetition, seen * self._repetition)
+            if self._frequency:
+                seen -= self._frequency * self._counts[:size]
+            seen -= self._presence
+        np.maximum(seen, -LARGEST, out=seen)
+        logits[ids] = np.minimum(seen, LARGEST, out=seen)
 
 
 class Biases:
