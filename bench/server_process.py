@@ -141,6 +141,10 @@ class ServerProcess:
             private += private_bytes(process.pid)
         return Memory(peak, private)
 
+    def processes(self) -> list[psutil.Process]:
+        """The server's process and its children."""
+        return self._family()
+
     def ask(self, prompt: str, max_tokens: int) -> Answer:
         """Send one message and read the streamed answer.
 

@@ -47,6 +47,7 @@ class RunningRequest:
         served: number of the last pass that read some of its prompt.
         forced: tokens that follow the next one.
         shortage: why the request pauses: no pages are left.
+        is_held: it pauses because nobody takes its tokens.
     """
 
     start: Start
@@ -62,6 +63,7 @@ class RunningRequest:
     forced: deque[int] = field(default_factory=deque)
     is_cancelled: bool = False
     shortage: str = ""
+    is_held: bool = False
 
     def __post_init__(self) -> None:
         self.tokens = list(self.start.prompt)

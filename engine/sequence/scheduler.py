@@ -148,7 +148,14 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether `step` would do something."""
-        return bool(self._running or self._waiting)
+        if not any(request.is_held for request in self._running):
+            return bool(self._running or self._waiting)
+        if any(
+            request.is_cancelled or not (request.is_held or request.shortage)
+            for request in self._running
+        ):
+            return True
+        return bool(self._waiting) and len(self._running) < self._limits.parallel
 
     def status(self, memory_bytes: int) -> StatusReport:
         """What is going on."""
@@ -202,6 +209,12 @@ class Scheduler:
         if any(start.request_id == request_id for start in self._waiting):
             self._forced_early.setdefault(request_id, deque()).extend(token_ids)
 
+    def hold(self, request_id: str, *, is_held: bool) -> None:
+        """Pause an answer whose tokens nobody takes, or go on; unknown requests are ignored."""
+        for request in self._running:
+            if request.start.request_id == request_id:
+                request.is_held = is_held
+
     def _objection(self, start: Start) -> str:
         limits = self._limits
         if not start.prompt or start.max_tokens < 1:
@@ -229,7 +242,7 @@ class Scheduler:
         if parts:
             self._run(parts)
             self._end_cancelled()
-        elif self._running:
+        elif self._running and not any(request.is_held for request in self._running):
             youngest = self._running[-1]
             self._end(youngest, "error", youngest.shortage)
 
@@ -299,7 +312,9 @@ class Scheduler:
         room = min(self._limits.prompt_chunk, WINDOW_ROWS)  # besides one row for each
         parts: list[_Part] = []
         for request in self._running:
-            if request.shortage or request in self._open or not request.is_window:
+            if request.shortage or request.is_held or request in self._open:
+                continue
+            if not request.is_window:
                 continue
             num_rows = min(request.num_pending, room + 1)
             parts.append(_Part(request, num_rows))
@@ -311,7 +326,7 @@ class Scheduler:
         ready: list[RunningRequest] = []
         ahead: list[Visit] = []  # of requests whose prompts are read before
         for request in self._running:
-            if request.shortage or request.is_window:
+            if request.shortage or request.is_held or request.is_window:
                 continue
             if request.visit.resume(request.state):  # others have read its beginning meanwhile
                 self._report_prompt(request)

@@ -362,6 +362,9 @@ class _Choice:
 
     def _read(self, message: Tokens) -> Iterator[Step]:
         """The steps of new tokens; those after the end of the answer are dropped."""
+        if self._aligner is None:
+            yield from self._read_together(message.token_ids)
+            return
         logprobs: tuple[TokenLogprobs | None, ...] = message.logprobs
         if len(logprobs) != len(message.token_ids):
             logprobs = (None,) * len(message.token_ids)
@@ -379,6 +382,18 @@ class _Choice:
                 self._aligner.push(logprob)
             self._is_over = update.stopped is not None
             yield from self._deltas(update.events)
+
+    def _read_together(self, token_ids: tuple[int, ...]) -> Iterator[Step]:
+        """The same where no token's log probability is wanted: the tokens' text is one step."""
+        if self._is_over:
+            return
+        update = self._answer.push(token_ids)
+        self._ids += token_ids[: update.num_tokens + update.is_turn_end]
+        self._generated += update.num_tokens
+        self._active.note_tokens(update.num_tokens)
+        self._active.phase = Phase(self._answer.phase.value)
+        self._is_over = update.stopped is not None
+        yield from self._deltas(update.events)
 
     def _deltas(self, events: tuple[Event, ...]) -> Iterator[Delta]:
         for event in events:

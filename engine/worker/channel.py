@@ -14,6 +14,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -22,6 +23,7 @@ from engine.worker.messages import (
     Failed,
     Message,
     MessageError,
+    Quit,
     decode,
     encode,
 )
@@ -36,12 +38,15 @@ class Channel:
 
     Attributes:
         commands: what the front has sent and nobody has handled yet.
+        quit_patience_s: how long this process may go on after it was asked to quit, although its
+            input has ended; for what must be saved.
     """
 
     def __init__(
         self, source: BinaryIO, sink: BinaryIO, end_process: Callable[[int], object] = os._exit
     ) -> None:
         self.commands: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.quit_patience_s = 0.0
         self._source = source
         self._sink = sink
         self._end_process = end_process
@@ -52,9 +57,9 @@ class Channel:
         """Begin to read commands."""
         self._thread.start()
 
-    def send(self, message: Message) -> None:
-        """Write one message; waits while the pipe is full."""
-        self.send_raw(encode(message))
+    def send(self, *messages: Message) -> None:
+        """Write messages, all at once; waits while the pipe is full."""
+        self.send_raw(b"".join(map(encode, messages)))
 
     def send_raw(self, line: bytes) -> None:
         """Write bytes as they are (the scripted worker's garbage)."""
@@ -70,7 +75,11 @@ class Channel:
             while line := self._source.readline(MAX_LINE_BYTES + 2):
                 if not line.endswith(b"\n"):
                     break  # the front died while it wrote
-                self.commands.put(decode(line))
+                message = decode(line)
+                self.commands.put(message)
+                if isinstance(message, Quit) and self.quit_patience_s:
+                    time.sleep(self.quit_patience_s)  # the process ends by itself before
+                    break
         except MessageError as error:
             logger.critical("the front sent something that is no message: %s", error)
             self.send(Failed("internal_error", f"The worker cannot go on: {error}.", {}))

@@ -27,6 +27,7 @@ from engine.worker.messages import (
     Done,
     Failed,
     Force,
+    Hold,
     Load,
     Message,
     MessageError,
@@ -150,7 +151,7 @@ class WorkerClient:
             raise self._no_worker()
         if start.request_id in self._handles:
             raise ValueError(f"the request {start.request_id} is running already")
-        handle = RequestHandle(start.request_id, self.cancel)
+        handle = RequestHandle(start.request_id, self.cancel, self._hold)
         if not self._handles:
             self._last_heard = asyncio.get_running_loop().time()
         self._handles[start.request_id] = handle
@@ -166,6 +167,11 @@ class WorkerClient:
         """Append tokens to a running answer; nothing happens when it is unknown or has ended."""
         if request_id in self._handles:
             self._send(Force(request_id, tuple(token_ids)))
+
+    def _hold(self, request_id: str, is_held: bool) -> None:
+        if request_id in self._handles:
+            self._last_heard = asyncio.get_running_loop().time()
+            self._send(Hold(request_id, is_held))
 
     async def status(self) -> StatusReport:
         """What the worker does now.
@@ -243,7 +249,8 @@ class WorkerClient:
         while True:
             await asyncio.sleep(min(self._stall_s / 4, 1.0))
             allowed = max(self._stall_s, STALL_GROWTH * self._longest_silence)
-            if self._handles and loop.time() - self._last_heard > allowed:
+            is_working = any(not handle.is_held for handle in self._handles.values())
+            if is_working and loop.time() - self._last_heard > allowed:
                 logger.error("the worker made no progress for %.0f s and is stopped", allowed)
                 self._fault = died(f"made no progress for {allowed:.0f} seconds and was stopped")
                 self._kill()

@@ -10,9 +10,14 @@ from engine.worker.messages import Done, PromptProgress, Tokens
 
 RequestMessage = PromptProgress | Tokens | Done
 
-# From here on messages that nobody fetches are merged, so a slow reader costs no more memory than
-# the ids of its answer, which the context bounds.
-MERGE_FROM = 64
+# An answer pauses in the worker when so many of its tokens lie here unread, and goes on when so few
+# are left.
+HOLD_TOKENS = 2048
+RELEASE_TOKENS = 256
+
+# From here on messages that nobody has fetched yet are merged: a slow reader costs no more memory
+# than the ids of its answer, and a front that falls behind catches up in one step.
+MERGE_FROM = 1
 
 
 class RequestHandle(AsyncIterator[RequestMessage]):
@@ -21,12 +26,21 @@ class RequestHandle(AsyncIterator[RequestMessage]):
     Attributes:
         request_id: the request.
         done: how it ended, as soon as that has arrived (fetched or not).
+        is_held: the worker was asked to pause the answer.
     """
 
-    def __init__(self, request_id: str, on_cancel: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        on_cancel: Callable[[str], None],
+        on_hold: Callable[[str, bool], None] = lambda _id, _is_held: None,
+    ) -> None:
         self.request_id = request_id
         self.done: Done | None = None
+        self.is_held = False
         self._on_cancel = on_cancel
+        self._on_hold = on_hold
+        self._num_unread = 0
         self._messages: deque[RequestMessage] = deque()
         self._arrived = asyncio.Event()
         self._finished = False
@@ -42,10 +56,19 @@ class RequestHandle(AsyncIterator[RequestMessage]):
             return
         if isinstance(message, Done):
             self.done = message
+        elif isinstance(message, Tokens):
+            self._num_unread += len(message.token_ids)
+            if self._num_unread > HOLD_TOKENS:
+                self._hold(is_held=True)
         if len(self._messages) >= MERGE_FROM:
             message = self._merged_with_last(message)
         self._messages.append(message)
         self._arrived.set()
+
+    def _hold(self, *, is_held: bool) -> None:
+        if is_held is not self.is_held:
+            self.is_held = is_held
+            self._on_hold(self.request_id, is_held)
 
     def _merged_with_last(self, message: RequestMessage) -> RequestMessage:
         last = self._messages[-1]
@@ -71,4 +94,8 @@ class RequestHandle(AsyncIterator[RequestMessage]):
             await self._arrived.wait()
         message = self._messages.popleft()
         self._finished = isinstance(message, Done)
+        if isinstance(message, Tokens):
+            self._num_unread -= len(message.token_ids)
+            if self._num_unread <= RELEASE_TOKENS:
+                self._hold(is_held=False)
         return message

@@ -4,7 +4,7 @@ The front writes to the worker's standard input and reads its standard output; t
 to standard error. A worker whose input ends exits at once, so a dead front leaves no orphan.
 Every message is a frozen dataclass; `encode` gives the line, `decode` the message back.
 
-    front -> worker    load, start, cancel, force, status, quit
+    front -> worker    load, start, cancel, force, hold, status, quit
     worker -> front    progress, ready, failed, tokens, prompt_progress, done, status_report
 """
 
@@ -164,6 +164,15 @@ class Force:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Stop generating for a request, or go on: its reader is slow. Ignored when it has ended."""
+
+    kind: ClassVar[str] = "hold"
+    request_id: str
+    is_held: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StatusQuery:
     """Ask for a `status_report`."""
 
@@ -292,6 +301,7 @@ Message = (
     | Start
     | Cancel
     | Force
+    | Hold
     | StatusQuery
     | Quit
     | Progress
@@ -314,12 +324,22 @@ def encode(message: Message) -> bytes:
     Raises:
         MessageError: a value cannot be said in JSON (NaN, for one).
     """
+    if type(message) is Tokens and not message.logprobs:
+        return _encoded_tokens(message)
     plain = {"kind": message.kind, **typing.cast("dict[str, object]", to_plain(message))}
     try:
         line = json.dumps(plain, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise MessageError(f"the message {message.kind} cannot be sent: {error}") from error
     return line.encode("ascii") + b"\n"
+
+
+def _encoded_tokens(message: Tokens) -> bytes:
+    """The line of the one message that comes by the thousand; the same as JSON would give."""
+    ids = ",".join(map(str, message.token_ids))
+    name = json.dumps(message.request_id)
+    line = f'{{"kind":"tokens","request_id":{name},"token_ids":[{ids}],"logprobs":[]}}\n'
+    return line.encode("ascii")
 
 
 def decode(line: bytes) -> Message:

@@ -27,6 +27,7 @@ from engine.worker.messages import (
     Cancel,
     Failed,
     Force,
+    Hold,
     Load,
     Message,
     Progress,
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 # The front takes a long silence for a fault; a pass over a model that is still on the disk can take
 # minutes.
 SIGN_OF_LIFE_S = 10.0
+SAVING_PATIENCE_S = 120.0  # for writing warm conversations at the end
 
 
 def run_worker(channel: Channel) -> int:
@@ -78,6 +80,7 @@ class Worker:
         self._process = psutil.Process()
         self._is_quitting = False
         self._last_sent_at = 0.0
+        self._outbox: list[Message] = []  # of the step that is computed
 
     def serve(self) -> None:
         """Handle commands and compute until `quit`.
@@ -93,6 +96,7 @@ class Worker:
                 self._obey_all()
                 if not self._is_quitting:
                     scheduler.step()
+                    self._flush()
 
     def close(self) -> None:
         """Give the model's memory back."""
@@ -109,14 +113,26 @@ class Worker:
             self._obey(command)
 
     def _between_layers(self) -> None:
+        if self._outbox:
+            self._flush()
         self._obey_all()
         is_silent = time.monotonic() - self._last_sent_at >= SIGN_OF_LIFE_S
         if is_silent and self._scheduler is not None:
             self._report_status(self._scheduler)
 
+    def _collect(self, message: Message) -> None:
+        """Send a message with the others of this step: the front wakes up once for all of them."""
+        self._outbox.append(message)
+
+    def _flush(self) -> None:
+        if self._outbox:
+            self._channel.send(*self._outbox)
+            self._outbox.clear()
+            self._last_sent_at = time.monotonic()
+
     def _send(self, message: Message) -> None:
-        self._channel.send(message)
-        self._last_sent_at = time.monotonic()
+        self._collect(message)
+        self._flush()
 
     def _report_status(self, scheduler: Scheduler) -> None:
         self._send(scheduler.status(self._process.memory_info().rss))
@@ -129,21 +145,30 @@ class Worker:
                 self._is_quitting = True
                 if self._scheduler is not None:
                     self._scheduler.close()
-            case Start() | Cancel() | Force() | StatusQuery() if self._scheduler is not None:
+                    if self._loaded is not None:
+                        self._loaded.save_sessions()
+                    self._flush()
+            case Start() | Cancel() | Force() | Hold() | StatusQuery() if (
+                self._scheduler is not None
+            ):
                 self._obey_request(self._scheduler, command)
             case _:
                 logger.warning("a message of kind %s is not for the worker now", command.kind)
 
     def _obey_request(
-        self, scheduler: Scheduler, command: Start | Cancel | Force | StatusQuery
+        self, scheduler: Scheduler, command: Start | Cancel | Force | Hold | StatusQuery
     ) -> None:
         match command:
             case Start():
                 scheduler.submit(command)
+                self._flush()  # a request that can not run ends at once
             case Cancel(request_id):
                 scheduler.cancel(request_id)
+                self._flush()
             case Force(request_id, token_ids):
                 scheduler.force(request_id, token_ids)
+            case Hold(request_id, is_held):
+                scheduler.hold(request_id, is_held=is_held)
             case StatusQuery():
                 self._report_status(scheduler)
 
@@ -159,12 +184,14 @@ class Worker:
         header = read_model_header(config.model_path)
         vocabulary = LazyVocabulary(lambda: GrammarVocabulary.from_metadata(header.metadata))
         self._loaded = load_model(config, self._report, header=header)
+        if self._loaded.session_file is not None:
+            self._channel.quit_patience_s = SAVING_PATIENCE_S
         self._scheduler = Scheduler(
             self._loaded.model,
             self._loaded.limits,
-            emit=self._send,
+            emit=self._collect,
             between_layers=self._between_layers,
-            sessions=self._loaded.new_sessions(),
+            sessions=self._loaded.sessions,
             constrain=lambda start: AnswerConstraint(start, vocabulary.get()),
         )
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)

@@ -526,3 +526,40 @@ def test_long_forced_texts_and_prompts_of_all_sizes_come_to_an_end(chunk: int):
         forced = greedy_answer(prompt, 1) + prompt_of(150, 7)
         wanted = forced + greedy_answer(prompt + forced, 49)
         assert result.ids(f"r{length}") == wanted[: 400 - length]
+
+
+def test_a_held_request_pauses_and_others_and_cancels_go_on():
+    run = Run()
+    run.scheduler.submit(start("held", prompt_of(5), max_tokens=30))
+    while sum(len(event.token_ids) for event in run.events if isinstance(event, Tokens)) < 3:
+        run.scheduler.step()
+    run.scheduler.hold("held", is_held=True)
+    assert not run.scheduler.has_work
+    run.scheduler.step()  # harmless
+    run.scheduler.submit(start("other", prompt_of(7, 1), max_tokens=10))
+    while run.scheduler.has_work:
+        run.scheduler.step()
+    assert [event.request_id for event in run.events if isinstance(event, Done)] == ["other"]
+    run.scheduler.hold("held", is_held=False)
+    while run.scheduler.has_work:
+        run.scheduler.step()
+    ids = [
+        token_id
+        for event in run.events
+        if isinstance(event, Tokens) and event.request_id == "held"
+        for token_id in event.token_ids
+    ]
+    assert ids == greedy_answer(prompt_of(5), 30)
+
+
+def test_a_held_request_that_is_cancelled_ends():
+    run = Run()
+    run.scheduler.submit(start("held", prompt_of(5)))
+    while not any(isinstance(event, Tokens) for event in run.events):
+        run.scheduler.step()
+    run.scheduler.hold("held", is_held=True)
+    run.scheduler.cancel("held")
+    assert run.scheduler.has_work
+    run.scheduler.step()
+    assert not run.scheduler.has_work
+    assert run.events[-1].reason == "cancelled"

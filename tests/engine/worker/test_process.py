@@ -267,9 +267,9 @@ class RecordingChannel:
         for command in commands:
             self.commands.put(command)
 
-    def send(self, message: Message) -> None:
-        self.sent.append(message)
-        if isinstance(message, Done):
+    def send(self, *messages: Message) -> None:
+        self.sent += messages
+        if any(isinstance(message, Done) for message in messages):
             self.commands.put(Quit())
 
 
