@@ -102,6 +102,7 @@ class Model:
             context=limits.context,
             max_window=limits.max_window,
             num_tail_tokens=0 if config.ple is None else config.ple.ngram_size - 1,
+            streams_shape=(config.num_streams, config.hidden_size),
         )
         self.trunk_layers = tuple(self._make_layer(i) for i in range(config.num_layers))
         self._hash = None if config.ple is None else PleHash(config.ple)

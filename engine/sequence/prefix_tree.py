@@ -86,6 +86,14 @@ class PrefixTree(Generic[T]):
             found = found.parent
         return found
 
+    def tokens_of(self, place: Place[T]) -> TokenArray:
+        """The tokens from the root to a place."""
+        edges = [place.edge]
+        while place.parent is not None:
+            place = place.parent
+            edges.append(place.edge)
+        return np.concatenate(edges[::-1])
+
     def num_shared(self, tokens: TokenArray) -> int:
         """How many tokens of the beginning are in the tree, values or not."""
         return self._descend(tokens)[1]

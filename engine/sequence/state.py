@@ -40,6 +40,7 @@ class StateStore:
         context: tokens that a sequence may have.
         max_window: rows of a pass that can be committed in part.
         num_tail_tokens: newest token ids that a sequence remembers (n-gram context).
+        streams_shape: of a token's residual streams, `(hc, H)`.
     """
 
     ops: Ops
@@ -51,6 +52,7 @@ class StateStore:
     context: int
     max_window: int
     num_tail_tokens: int
+    streams_shape: tuple[int, int]
 
     def fixed_arrays(self, slot: int, half: int) -> list[FloatArray]:
         """Views of one slot's committed fixed-size states, in a constant order."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from engine import __version__
 from engine.core.config import RunConfig
+from engine.core.errors import EngineError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import probe_machine
 from engine.core.placement import (
@@ -23,6 +24,7 @@ from engine.core.placement import (
     place_on_cpu,
     require_private_memory,
 )
+from engine.core.settings import load_settings
 from engine.gguf.read_ahead import read_ahead
 from engine.gguf.reader import GgufFile
 from engine.model.limits import ModelLimits
@@ -31,6 +33,7 @@ from engine.ops.base import Ops
 from engine.ops.select import make_ops
 from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
+from engine.worker.session_files import SessionFile, session_key
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +50,8 @@ class LoadedModel:
         placement: what lives where.
         limits: what the scheduler must keep to.
         fingerprint: changes with anything that can change results.
+        sessions: keeps conversations warm; None when there is no memory for that.
+        session_file: where they are kept over a restart; None when that is not wanted.
     """
 
     model: Model
@@ -55,13 +60,13 @@ class LoadedModel:
     limits: SchedulerLimits
     fingerprint: str
     _file: GgufFile
+    sessions: Sessions | None = None
+    session_file: SessionFile | None = None
 
-    def new_sessions(self) -> Sessions | None:
-        """What keeps conversations warm, None when there is no memory for that; once per model."""
-        if not self.placement.session_bytes:
-            return None
-        store = self.model.store
-        return Sessions(store.pages, self.placement.session_bytes, store.page_bytes)
+    def save_sessions(self) -> None:
+        """Write warm conversations to their file, if they have one."""
+        if self.sessions is not None and self.session_file is not None:
+            self.session_file.save(self.sessions, self.model.store)
 
     @property
     def ops(self) -> Ops:
@@ -150,7 +155,7 @@ def load_model(
     except BaseException:
         file.close()
         raise
-    return LoadedModel(
+    loaded = LoadedModel(
         model=model,
         header=header,
         placement=placement,
@@ -164,6 +169,27 @@ def load_model(
         fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
         _file=file,
     )
+    if placement.session_bytes:
+        loaded.sessions = Sessions(
+            model.store.pages, placement.session_bytes, model.store.page_bytes
+        )
+        _open_session_file(loaded, config)
+    return loaded
+
+
+def _open_session_file(loaded: LoadedModel, config: RunConfig) -> None:
+    """Take up the conversations of last time, when that is wanted."""
+    if not config.save_sessions or loaded.sessions is None:
+        return
+    try:
+        page_tokens = loaded.placement.page_tokens
+        key = session_key(loaded.fingerprint, page_tokens, loaded.header.paths)
+        data_dir = load_settings().data_dir
+    except (EngineError, OSError) as error:
+        logger.warning("conversations will not be saved: %s", error)
+        return
+    loaded.session_file = SessionFile(data_dir, key, config.save_sessions_mib << 20)
+    loaded.session_file.read(loaded.sessions, loaded.model.store)
 
 
 def _read_ahead(header: ModelHeader, progress: ByteProgress | None) -> None:

@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 # Waits before the 1st, 2nd, ... restart in a row; after the last one the state is `failed`.
 BACKOFF_S = (0.0, 1.0, 5.0, 15.0)
+# How long a worker may take to end.
+STOP_GRACE_S = 5.0
+SAVING_GRACE_S = 120.0
 # A worker that ran for so long was healthy: its crash starts the count anew.
 HEALTHY_S = 60.0
 
@@ -152,7 +155,7 @@ class WorkerSupervisor:
             raise WorkerDied("The model is not loaded.")
         return await self._client.status()
 
-    async def unload(self, grace_s: float = 5.0) -> None:
+    async def unload(self) -> None:
         """End the worker, which gives all memory back. When this returns it is gone."""
         task, self._task = self._task, None
         if task is not None:
@@ -160,7 +163,9 @@ class WorkerSupervisor:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         if self._client is not None:
-            await self._client.stop(grace_s)
+            # Warm conversations of gigabytes may have to be written.
+            saves = self._load_message.config.get("save_sessions") is True
+            await self._client.stop(SAVING_GRACE_S if saves else STOP_GRACE_S)
             self._client = None
         self._set_state(WorkerState.UNLOADED)
 
