@@ -8,7 +8,7 @@ title Stratum
 set "MODE=serve"
 set "SLOW=no"
 set "START=yes"
-set "QUESTION=What does the word teacher mean?"
+set "QUESTION="
 :next_option
 if "%~1"=="" goto options_done
 if /i "%~1"=="--demo" (set "MODE=demo" & shift & goto next_option)
@@ -25,9 +25,9 @@ exit /b 2
 echo usage: START-HERE.bat [MODE] [OPTIONS]
 echo.
 echo   (no mode)      install, then start the server with the bundled model
-echo   --demo         install, ask the bundled model one question, print its answer
+echo   --demo         install, show the bundled model at work: a meaning, a copy, a tool call
 echo   --test         install with the tools for development, check and test (--slow: slow tests too)
-echo   --prompt TEXT  the question for --demo
+echo   --prompt TEXT  with --demo: ask this one question instead
 echo   --no-start     install only
 exit /b 0
 
@@ -134,11 +134,15 @@ exit /b %STATUS%
 
 :demo
 echo This is Stratum's tiny bundled model: it shows the engine at work, not a large model's knowledge.
+if not defined QUESTION goto demo_all
 echo Question: %QUESTION%
 "%PYTHON%" -m engine run --prompt "%QUESTION%" --reasoning-effort none --temperature 0 --max-tokens 200
 set "STATUS=%errorlevel%"
 if "%STATUS%"=="0" exit /b 0
 exit /b %STATUS%
+:demo_all
+"%PYTHON%" -m engine demo
+exit /b %errorlevel%
 
 :test
 "%PYTHON%" -m ruff check .

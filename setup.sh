@@ -11,16 +11,17 @@ usage() {
 usage: ./setup.sh [MODE] [OPTIONS]
 
   (no mode)         install, then start the server with the bundled model
-  --demo            install, ask the bundled model one question, print its answer, end
+  --demo            install, show the bundled model at work (a meaning, a copy, a tool call), end
   --test            install with the tools for development, check style and types, run the tests
   --test --slow     the same, then the slow tests too
 
-  --prompt TEXT     the question for --demo
+  --prompt TEXT     with --demo: ask this one question instead
   --no-start        install only
   -h, --help        this text
 
 Options after `--` are passed on: to the server (./setup.sh -- --port 8081), with --demo to
-`engine run`, with --test to pytest. A second start skips what is installed already.
+`engine demo` (`engine run` if there is a --prompt), with --test to pytest. A second start skips
+what is installed already.
 TEXT
 }
 
@@ -203,8 +204,8 @@ fi
 trap - INT
 case "$mode" in
   demo)
-    prompt=${prompt:-What does the word teacher mean?}
     say "This is Stratum's tiny bundled model: it shows the engine at work, not a large model's knowledge."
+    [ -n "$prompt" ] || exec "$python" -m engine demo ${rest[@]+"${rest[@]}"}
     say "Question: $prompt"
     exec "$python" -m engine run --prompt "$prompt" --reasoning-effort none --temperature 0 --max-tokens 200 \
       ${rest[@]+"${rest[@]}"}

@@ -1,6 +1,6 @@
 """The command line: picks the command, and turns errors into one line and an exit status.
 
-    python -m engine serve | run | chat | logits | inspect | bench | doctor
+    python -m engine serve | run | demo | chat | logits | inspect | bench | doctor
 
 Each command is a module `engine.commands.NAME` with `add_parser(subparsers)` and
 `run(arguments) -> int`, imported only when it is used, so `--help` and the light commands are
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 COMMANDS = {
     "serve": "run the HTTP server",
     "run": "answer one prompt",
+    "demo": "show the bundled model at work",
     "chat": "chat in the terminal with a running server",
     "logits": "compute the logits of given tokens",
     "inspect": "show what a model file holds and whether it fits this machine",

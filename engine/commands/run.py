@@ -119,6 +119,26 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def answer_with(
+    loaded: LoadedModel, chat: ChatFormat, config: RunConfig, body: dict[str, object]
+) -> Result:
+    """The answer of a loaded model to one chat request, printed as it comes.
+
+    Raises:
+        InputError: the request or the conversation cannot be used.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    request = _read_request(body, config, chat.tokenizer.vocab_size)
+    prompt = _render(chat, request)
+    start = _start(config, request, prompt, chat, loaded)
+    printer = _Printer(show_thinking=False)
+    with np.errstate(all="ignore"):  # numbers that are none are found where tokens are chosen
+        result = _answer(loaded, start, request, prompt, chat, printer)
+    printer.end(result.calls)
+    return result
+
+
 def request_body(arguments: argparse.Namespace) -> dict[str, object]:
     """The chat request that flags and file describe, unchecked.
 
@@ -222,7 +242,7 @@ def _answer(
     prompt: ChatPrompt,
     chat: ChatFormat,
     printer: _Printer | None,
-) -> _Result:
+) -> Result:
     from engine.decode.generate import Generation  # noqa: PLC0415
     from engine.text.answer import AnswerStream  # noqa: PLC0415
     from engine.text.events import FinishReason  # noqa: PLC0415
@@ -248,11 +268,11 @@ def _answer(
     update = answer.finish(reason)
     if printer is not None:
         printer.show(update)
-    return _Result(answer, answer.finish_reason(reason).value, done)
+    return Result(answer, answer.finish_reason(reason).value, done)
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
+class Result:
     """A finished answer."""
 
     answer: AnswerStream
@@ -261,6 +281,7 @@ class _Result:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls that the answer ends with."""
         return self.answer.calls
 
     def report(self, model_name: str) -> dict[str, object]:

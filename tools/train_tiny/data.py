@@ -34,21 +34,27 @@ from tools.train_tiny.wordnet import Meaning
 SHARES: tuple[dict[str, float], ...] = (
     {"random": 0.50, "copy": 0.20, "define": 0.22, "replace": 0.03, "sum": 0.03, "talk": 0.02},
     {
-        "random": 0.06,
+        "random": 0.10,
         "copy": 0.16,
-        "long copy": 0.08,
-        "define": 0.29,
+        "long copy": 0.09,
+        "define": 0.27,
         "word": 0.02,
         "replace": 0.11,
-        "sum": 0.06,
-        "tool": 0.14,
+        "sum": 0.05,
+        "tool": 0.12,
         "recall": 0.04,
-        "fact": 0.03,
+        "fact": 0.02,
         "talk": 0.02,
     },
 )
 MAX_COPY_WORDS = (40, 150)  # by stage
 LONG_COPY_WORDS = 700
+# Rows of random tokens. Short spans are within reach of the linear layers; long ones need the
+# attention, and the longest its indexer too.
+RANDOM_LENGTHS = (
+    (49, 65, 97, 97, 145, 193, 289, 385),
+    (97, 145, 193, 289, 385, 385, 577, 577, 1153, 2305),
+)
 SHARE_OF_THINKING = 0.45
 
 
@@ -176,7 +182,7 @@ class Mixer:
             shares = SHARES[min(self.stage, len(SHARES) - 1)]
             task = min(shares, key=lambda name: self.used[name] / shares[name])
             if task == "random":
-                length = self.random.choice((49, 65, 97, 97, 145, 193, 289, 385))
+                length = self.random.choice(RANDOM_LENGTHS[min(self.stage, 1)])
                 row = random_repeats(self.random, num_ordinary, length)
             else:
                 row = self.encoder.encode(self.chat(task))

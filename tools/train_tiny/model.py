@@ -40,6 +40,8 @@ def init_params(shape: TinyShape, seed: int) -> dict[str, Tensor]:
     for layer, kind in enumerate(shape.layer_kinds):
         if kind == "L":
             _favour_looking_back(params, f"blk.{layer}.", shape)
+    if shape.num_mtp_layers:
+        favour_copied_drafts(params, shape, generator)
     return {name: value.requires_grad_() for name, value in params.items()}
 
 
@@ -88,6 +90,39 @@ def _init_tensor(
     if kind in ("attn_output", "ssm_out", "ffn_down_exps", "ffn_down_shexp"):
         std /= math.sqrt(2 * shape.num_layers)
     return normal(std)
+
+
+def favour_copied_drafts(
+    params: dict[str, Tensor], shape: TinyShape, generator: torch.Generator
+) -> None:
+    """Starts the draft head's first key head as: where was the given token, and what came then?
+
+    The head is given the token after each position. Half of its input is made of that token, half
+    of the streams, both by one projection: queries read the first half, keys the second, and
+    values pass the first half on towards the output.
+    """
+    prefix, hidden, dim = f"blk.{shape.num_layers}.", shape.hidden_size, shape.head_dim
+    half = hidden // 2
+
+    def orthogonal(rows: int, columns: int) -> Tensor:
+        return torch.linalg.qr(torch.randn(columns, rows, generator=generator)).Q.T.contiguous()
+
+    shared = orthogonal(half, hidden)
+    joined = torch.zeros(hidden, 2 * hidden)
+    joined[:half, :hidden], joined[half:, hidden:] = shared, shared
+    params[prefix + "nextn.eh_proj.weight"] = joined
+    groups = shape.num_heads // shape.num_kv_heads
+    looking = orthogonal(dim, half)
+    queries = params[prefix + "attn_q.weight"].view(shape.num_heads, 2 * dim, hidden)
+    keys = params[prefix + "attn_k.weight"].view(shape.num_kv_heads, dim, hidden)
+    values = params[prefix + "attn_v.weight"].view(shape.num_kv_heads, dim, hidden)
+    out = params[prefix + "attn_output.weight"].view(hidden, shape.num_heads, dim)
+    passed = orthogonal(dim, half)
+    keys[0, :, :half], keys[0, :, half:] = 0.0, looking
+    values[0, :, :half], values[0, :, half:] = passed, 0.0
+    for head in range(groups):
+        queries[head, :dim, :half], queries[head, :dim, half:] = looking, 0.0
+        out[:, head] = (passed @ shared).T
 
 
 class TinyModel:

@@ -38,6 +38,7 @@ INDEXER_EVERY = 16
 LONG_ROW = 512  # beyond it the indexer chooses, so it learns in every step there
 CHECKPOINT_EVERY_S = 240.0
 LOG_EVERY = 20
+MTP_SHARE = 0.5  # of the rows; the draft head sees less than the trunk, and costs a tenth
 PROBE_EVERY = 60
 PROBE_PASSED = 0.9
 
@@ -161,8 +162,7 @@ class Run:
             started = time.monotonic()
             tokens, targets, weights = _to_torch(next(self.batches))
             with_indexer = self.step % INDEXER_EVERY == 0 or tokens.shape[1] > LONG_ROW
-            # The draft head follows the trunk, so most of its work comes once the trunk is settled.
-            mtp_share = 0.25 if self.spent_s < 0.6 * allowed_s else 0.5
+            mtp_share = MTP_SHARE
             if tokens.shape[0] * mtp_share < 1:  # few long rows: all of them, but not in each step
                 mtp_share = 1.0 if self.step % round(1 / mtp_share) == 0 else 0.0
             loss = step_loss(self.model, tokens, targets, weights, mtp_share, with_indexer)
