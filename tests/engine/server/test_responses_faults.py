@@ -20,6 +20,13 @@ PAUSE = {
     "prompt_delay_ms": 5000,
     "prompt_steps": 4,
 }
+HALTING = {
+    "when": "HALTING",
+    "times": 0,
+    "pieces": ["Let me see.", "</think>", "Yes."],
+    "group": 5,
+    "delay_ms": 2400,
+}
 ERROR = {
     "when": "ERROR",
     "times": 0,
@@ -33,7 +40,7 @@ STUCK["after_force"] = "So be it."
 
 @pytest.fixture(scope="module")
 def server(start_server):
-    script = {"context": 16384, "answers": [QUICK, SLOW, PAUSE, ERROR, CRASH, STUCK]}
+    script = {"context": 16384, "answers": [QUICK, SLOW, PAUSE, HALTING, ERROR, CRASH, STUCK]}
     flags = ("--parallel", "1", "--queue-max", "1", "--sse-keepalive-s", "1")
     return start_server(script, *flags)
 
@@ -99,13 +106,20 @@ def test_a_whole_answer_that_fails_is_an_http_error(server):
     assert reply.json()["error"]["code"] == "engine_failed"
 
 
-def test_silence_is_filled_with_numbered_events(server):
-    started_s = time.monotonic()
-    seen = responses_stream.parse(post(server, "PAUSE", stream=True).text)
-    assert time.monotonic() - started_s > 4
-    responses_stream.check_order(seen)
-    # The configured second of silence counts twice here: after 2 and 4 seconds.
-    assert [event["type"] for event in seen].count("response.in_progress") == 3
+def test_silence_is_filled_with_numbered_events_that_the_sdk_takes(server):
+    with (
+        server.openai() as client,
+        client.responses.stream(model="m", input="HALTING") as stream,
+    ):
+        seen = list(stream)
+        assert stream.get_final_response().output_text == "Yes."
+    assert [event.sequence_number for event in seen] == list(range(len(seen)))
+    kinds = [event.type for event in seen]
+    # The configured second of silence counts twice here: once before the first words, and once
+    # while the thinking is an open item.
+    assert kinds.count("response.in_progress") == 3
+    late = [event for event in seen if event.type == "response.in_progress"][-1]
+    assert late.response.output[0].status == "in_progress"
     assert b": keep-alive" not in post(server, "QUICK", stream=True).content
 
 
