@@ -25,6 +25,7 @@ from engine.worker.messages import (
     Done,
     Failed,
     Force,
+    Hold,
     Load,
     Message,
     Progress,
@@ -71,6 +72,7 @@ class _Playing:
     due_at: float = 0.0
     steps: Iterator[float] = field(default_factory=lambda: iter(()))
     forced: deque[int] = field(default_factory=deque)
+    is_held: bool = False
 
 
 class ScriptPlayer:
@@ -109,10 +111,8 @@ class ScriptPlayer:
     def _wait_s(self) -> float | None:
         if self._waiting and len(self._playing) < self._parallel:
             return 0.0
-        if not self._playing:
-            return None
-        due_at = min(playing.due_at for playing in self._playing.values())
-        return max(0.0, due_at - self._clock())
+        due = [playing.due_at for playing in self._playing.values() if not playing.is_held]
+        return max(0.0, min(due) - self._clock()) if due else None
 
     def _obey(self, command: Message) -> int | None:
         match command:
@@ -124,6 +124,9 @@ class ScriptPlayer:
                 self._cancel(request_id)
             case Force(request_id, token_ids):
                 self._force(request_id, token_ids)
+            case Hold(request_id, is_held):
+                if request_id in self._playing:
+                    self._playing[request_id].is_held = is_held
             case StatusQuery():
                 used = sum(
                     len(playing.start.prompt) + playing.rules.num_generated
@@ -172,7 +175,7 @@ class ScriptPlayer:
             self._begin(self._waiting.popleft())
         now = self._clock()
         for playing in list(self._playing.values()):
-            if playing.due_at > now:
+            if playing.is_held or playing.due_at > now:
                 continue
             try:
                 playing.due_at = self._clock() + next(playing.steps)

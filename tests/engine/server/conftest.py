@@ -105,6 +105,8 @@ def launch(folder, script, flags, environment):
         path = folder / "script.json"
         path.write_text(json.dumps({"format": 1, **script}), encoding="utf-8")
         command += ["--script", str(path)]
+        if "--repeat-stop-tokens" not in flags:  # scripts are monotonous on purpose
+            command += ["--repeat-stop-tokens", "0"]
     log_path = folder / "log.txt"
     with log_path.open("wb") as log:
         process = subprocess.Popen(

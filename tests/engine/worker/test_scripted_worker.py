@@ -232,6 +232,35 @@ async def test_messages_that_nobody_fetches_are_merged_and_none_is_lost(open_cli
     assert ids == [*range(20, 220), STOP_ID]
 
 
+async def test_an_answer_that_nobody_fetches_pauses_and_goes_on_when_it_is_fetched(open_client):
+    client = await open_client(
+        {"token_ids": [20, 21] * 20_000, "group": 10},
+        {"token_ids": [21]},
+        stall_s=0.5,
+        context=100_000,
+    )
+    handle = client.submit(start("slow", max_tokens=100_000))
+    while not handle.is_held:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    assert handle.done is None
+    assert (await collect(client.submit(start("other"))))[0] == [21, STOP_ID]
+    await asyncio.sleep(1)  # longer than a stall, which a held answer is not
+    assert client.is_ready
+    ids, done = await collect(handle)
+    assert (len(ids), done.reason) == (40_001, "stop")
+
+
+async def test_a_held_answer_can_be_cancelled(open_client):
+    answer = {"token_ids": [20, 21] * 20_000, "group": 10}
+    client = await open_client(answer, context=100_000)
+    handle = client.submit(start(max_tokens=100_000))
+    while not handle.is_held:
+        await asyncio.sleep(0.01)
+    handle.cancel()
+    assert (await collect(handle))[1].reason == "cancelled"
+
+
 async def test_a_failed_load_gives_the_workers_own_error(tmp_path: Path):
     script = write_script(
         tmp_path, load={"fail_code": "insufficient_ram", "fail_message": "Needs 60 GB."}
