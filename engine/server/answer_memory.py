@@ -79,6 +79,7 @@ class AnswerMemory:
         self._turns: OrderedDict[bytes, IdArray] = OrderedDict()  # the longest unused first
         self._num_ids = 0
         self._lock = threading.Lock()
+        self._header = tokenizer.encode("assistant\n")
         structure = tokenizer.structure
         self._tags = {
             structure.think,
@@ -173,9 +174,17 @@ class AnswerMemory:
                 stop = token_ids.index(structure.im_end, start)
             except ValueError:
                 return turns
-            if role_of(token_ids, start, self._tokenizer) == "assistant":
+            if self._is_assistants(token_ids, start):
                 turns.append((start, stop))
             start = stop
+
+    def _is_assistants(self, token_ids: list[int], start: int) -> bool:
+        header = self._header
+        if token_ids[start + 1] != header[0]:
+            return False
+        if token_ids[start + 1 : start + 1 + len(header)] == header:
+            return True
+        return role_of(token_ids, start, self._tokenizer) == "assistant"
 
     def _says_the_same(self, rendered: IdArray, written: IdArray) -> bool:
         """Whether nothing but white space and the form of arguments tells the turns apart."""
