@@ -112,6 +112,11 @@ class RunConfig(BaseModel):
         default=False,
         description="Hold each of these threads to one core. For a machine that does nothing else.",
     )
+    lock_memory: bool = Field(
+        default=False,
+        description="Lock the model into memory, so that other programs cannot push parts of it out. "
+        "Needs the permission to do so; without it a warning says why and the engine runs on.",
+    )
     kv_type: KvType = Field(default=KvType.F16, description="Number format of the KV cache.")
     requant: bool = Field(
         default=False,

@@ -25,6 +25,7 @@ from engine.core.placement import (
     require_private_memory,
 )
 from engine.core.settings import load_settings
+from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
 from engine.gguf.reader import GgufFile
 from engine.model.limits import ModelLimits
@@ -149,6 +150,8 @@ def load_model(
             model = Model.load(file, ops, limits, on_step, requant=config.requant)
             if placement.verdict is Verdict.FITS:  # else it would push out what it has just read
                 _read_ahead(header, progress)
+                if config.lock_memory:
+                    _lock(file, header, progress)
         except BaseException:
             ops.close()
             raise
@@ -203,6 +206,23 @@ def _read_ahead(header: ModelHeader, progress: ByteProgress | None) -> None:
     began_at = time.perf_counter()
     num_read = read_ahead(header, names, on_piece)
     logger.info("read ahead: %d bytes in %.2f s", num_read, time.perf_counter() - began_at)
+
+
+def _lock(file: GgufFile, header: ModelHeader, progress: ByteProgress | None) -> None:
+    """Lock what every token reads, as far as the system allows; it is unlocked with the mapping."""
+
+    def on_piece(done: int, total: int) -> None:
+        if progress is not None:
+            progress("lock", done, total)
+
+    tensors = (
+        file.tensors[name] for name in file.tensors if not is_read_by_rows(name, header.tensors)
+    )
+    result = lock_tensors(tensors, on_piece)
+    if result.problem:
+        logger.warning("%s", result.problem)
+    else:
+        logger.info("locked into memory: %d bytes", result.num_bytes)
 
 
 def fingerprint(header: ModelHeader, config: RunConfig, ops_name: str) -> str:

@@ -92,12 +92,10 @@ class McpServers:
             ApiError: 400, 404, 429, 503.
         """
         chosen = await self.ready(wanted.mcp_servers or ())
-        own = wanted.conversation.tools
-        taken = {name for tool in own.rendered if (name := _declared_name(tool))}
+        own = wanted.conversation.tools.rendered
+        taken = {name for tool in own if (name := _declared_name(tool))}
         table = tool_table(chosen, taken)
-        conversation = replace(wanted.conversation, tools=with_tools(own, table))
-        request = replace(wanted, conversation=conversation)
-        prepared = await asyncio.to_thread(prepare, front, request)
+        request, prepared = await asyncio.to_thread(_prepare, front, wanted, table)
         generation = ToolRounds(
             front,
             request_id,
@@ -118,6 +116,16 @@ class McpServers:
     def describe(self) -> list[JsonObject]:
         """What `GET /mcp` says: never commands, variables or headers."""
         return [_describe(connection) for connection in self._connections]
+
+
+def _prepare(
+    front: Front, wanted: GenerationRequest, table: dict[str, McpTool]
+) -> tuple[GenerationRequest, Prepared]:
+    """The request with the tools, and what comes of it."""
+    conversation = wanted.conversation
+    tools = with_tools(conversation.tools, table)
+    request = replace(wanted, conversation=replace(conversation, tools=tools))
+    return request, prepare(front, request)
 
 
 def _describe(connection: McpConnection) -> JsonObject:

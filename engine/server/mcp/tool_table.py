@@ -10,6 +10,7 @@ prompt's start, and the cache of earlier turns depends on every byte.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
@@ -20,7 +21,10 @@ from mcp_types import Tool
 from engine.server.mcp.connection import McpConnection
 from engine.server.tool_fields import MAX_TOOLS, ToolUse
 from engine.text.events import ToolSpec
-from engine.text.output_rules import CallMode
+from engine.text.grammar import SchemaError, answer_grammar
+from engine.text.output_rules import ANY_TOOL, FREE_TEXT, CallMode
+
+logger = logging.getLogger(__name__)
 
 SEPARATOR = "__"
 MAX_NAME_CHARS = 128
@@ -69,7 +73,7 @@ def with_tools(own: ToolUse, table: dict[str, McpTool]) -> ToolUse:
     """A request's tools and those of the table after them.
 
     A choice of the request (no calls, or only certain tools) holds for these too: they are declared,
-    and cannot be called.
+    and cannot be called. Takes milliseconds for a schema that was not seen before.
     """
     if not table:
         return own
@@ -77,7 +81,7 @@ def with_tools(own: ToolUse, table: dict[str, McpTool]) -> ToolUse:
     callable_names = [
         name for name in table if own.choice.mode is not CallMode.NONE and own.choice.allows(name)
     ]
-    specs = tuple(ToolSpec(name, table[name].tool.input_schema) for name in callable_names)
+    specs = tuple(_spec(table[name]) for name in callable_names)
     return replace(own, rendered=(*own.rendered, *rendered), specs=(*own.specs, *specs))
 
 
@@ -87,6 +91,20 @@ def _declaration(entry: McpTool) -> dict[str, object]:
         function["description"] = entry.tool.description
     function["parameters"] = entry.tool.input_schema
     return {"type": "function", "function": function}
+
+
+def _spec(entry: McpTool) -> ToolSpec:
+    """The tool with its schema, or with any object if that cannot be made a grammar of.
+
+    The request did not write the schema, and one tool's must not cost it the others.
+    """
+    spec = ToolSpec(entry.name, entry.tool.input_schema)
+    try:
+        answer_grammar((spec,), ANY_TOOL, FREE_TEXT)
+    except SchemaError as error:
+        logger.debug("the schema of the tool %s is not enforced: %s", entry.name, error.message)
+        return ToolSpec(entry.name, {"type": "object"})
+    return spec
 
 
 def _needs_consent(connection: McpConnection, tool: Tool) -> bool:

@@ -6,6 +6,7 @@ versions; seen working with 2.1.197.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -46,31 +47,43 @@ class Session:
         (self.project / "note.txt").write_text("the secret word is HERON\n", encoding="utf-8")
 
     def run(self, server, *arguments, **environment):
-        return subprocess.run(
-            [CLAUDE, *arguments],
-            cwd=self.project,
-            env={
-                **{key: os.environ[key] for key in ("PATH", "SYSTEMROOT") if key in os.environ},
-                "HOME": str(self.home),
-                "USERPROFILE": str(self.home),
-                "ANTHROPIC_BASE_URL": server.url,
-                "ANTHROPIC_AUTH_TOKEN": server.key,
-                "ANTHROPIC_MODEL": "qwen3.8-flash-next",
-                "DISABLE_AUTOUPDATER": "1",
-                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-                **environment,
-            },
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=120,
-            check=False,
-        )
+        """Run the program to its end, its messages going to the server."""
+        variables = {
+            **{key: os.environ[key] for key in ("PATH", "SYSTEMROOT") if key in os.environ},
+            "HOME": str(self.home),
+            "USERPROFILE": str(self.home),
+            "ANTHROPIC_BASE_URL": server.url,
+            "ANTHROPIC_AUTH_TOKEN": server.key,
+            "ANTHROPIC_MODEL": "qwen3.8-flash-next",
+            # Not CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: it would leave the title out.
+            **dict.fromkeys(("DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"), "1"),
+            **dict.fromkeys(("DISABLE_ERROR_REPORTING", "DISABLE_BUG_COMMAND"), "1"),
+            **environment,
+        }
+        try:
+            return subprocess.run(
+                [CLAUDE, *arguments],
+                cwd=self.project,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                timeout=90,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            pytest.fail(f"claude did not end: {error.stdout!r}; the server: {server.log()}")
 
 
 @pytest.fixture
 def session(tmp_path):
     return Session(tmp_path)
+
+
+def event_lines(ended):
+    """What `--output-format stream-json` printed."""
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
 def turns(*texts):
@@ -100,8 +113,7 @@ def test_a_session_with_tool_calls_completes_and_can_be_continued(session, start
         *("--allowedTools", "Bash(cat:*)", "Read", "Write", "--permission-mode", "acceptEdits"),
         *("--output-format", "stream-json", "--verbose"),
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    events = [json.loads(line) for line in ended.stdout.splitlines()]
+    events = event_lines(ended)
     assert events[-1]["type"] == "result"
     assert events[-1]["result"] == "The word is HERON, and the file is written."
     assert events[-1]["is_error"] is False
@@ -129,6 +141,30 @@ def test_a_session_with_tool_calls_completes_and_can_be_continued(session, start
     assert "98.3k" in ended.stdout
     assert "refused" not in server.log()
     assert "finish=error" not in server.log()
+
+
+def test_a_conversation_over_the_context_is_compacted(session, start_server):
+    server = start_server({"context": 262_144, "answers": turns("</think>\n\nHello.")})
+    assert session.run(server, "-p", "Hello").stdout.strip() == "Hello."
+    sizes = [int(size) for size in re.findall(r"prompt=(\d+)", server.log())]
+
+    count = call("Bash", command="seq 1000 1400", description="Count")  # some 2,000 tokens
+    script = turns(
+        *["I look.</think>\n\n" + count] * 4,
+        "I sum up.</think>\n\n<summary>We counted.</summary>",
+        "Now I know.</think>\n\nDone.",
+    )
+    server = start_server({"context": max(sizes) + 7000, "answers": script})
+    events = event_lines(
+        session.run(
+            server,
+            *("-p", "Count four times.", "--max-turns", "9", "--allowedTools", "Bash(seq:*)"),
+            *("--output-format", "stream-json", "--verbose"),
+        )
+    )
+    assert "context_length_exceeded" in server.log()
+    assert "success" in [event.get("compact_result") for event in events]
+    assert events[-1]["result"] == "Done."
 
 
 def test_a_prompt_over_the_context_is_understood(session, start_server):

@@ -85,3 +85,58 @@ def test_more_threads_than_processors_run_with_a_notice(
         assert len(list(answer)) > 0
     finally:
         loaded.close()
+
+
+class RefusingLocker:
+    """A system without the permission."""
+
+    def prepare(self, num_bytes):
+        """Give nothing."""
+
+    def lock(self, address, num_bytes):
+        """Refuse."""
+        raise OSError(1, "Operation not permitted")
+
+    def unlock(self, address, num_bytes):
+        """There is nothing to undo."""
+
+
+def test_without_the_permission_to_lock_memory_a_notice_comes_and_the_model_runs(
+    monkeypatch, caplog
+):
+    monkeypatch.setattr("engine.gguf.memory_lock.system_locker", RefusingLocker)
+    config = RunConfig(model=GOLDEN / "nople.gguf", context=64, lock_memory=True)
+    loaded = load_model(config, parallel=1)
+    try:
+        answer = generate(
+            loaded.model, [1, 2, 3], SamplingParams(temperature=0), 2, (), loaded.limits
+        )
+        assert len(list(answer)) == 2
+    finally:
+        loaded.close()
+    assert "Operation not permitted" in caplog.text
+    assert "runs without" in caplog.text
+
+
+def test_what_every_token_reads_is_locked_with_progress(monkeypatch):
+    locked = []
+
+    class NotingLocker(RefusingLocker):
+        def lock(self, address, num_bytes):
+            locked.append(num_bytes)
+
+    monkeypatch.setattr("engine.gguf.memory_lock.system_locker", NotingLocker)
+    config = RunConfig(model=GOLDEN / "full.gguf", context=64, lock_memory=True)
+    steps = []
+    loaded = load_model(config, lambda *step: steps.append(step), parallel=1)
+    try:
+        table = sum(
+            info.num_bytes
+            for name, (_, info) in loaded.header.tensors.items()
+            if name == "per_layer_token_embd.weight"
+        )
+        everything = sum(info.num_bytes for _, info in loaded.header.tensors.values())
+    finally:
+        loaded.close()
+    assert 0 < sum(locked) <= everything - table + (64 << 10)
+    assert ("lock", sum(locked), sum(locked)) in steps
