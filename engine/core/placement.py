@@ -192,7 +192,7 @@ def require_private_memory(placement: Placement, machine: Machine) -> None:
         raise ResourceError(
             f"Caches and workspaces need {size_in_words(placement.private_bytes)} of memory; this machine "
             f"has {size_in_words(machine.ram_total_bytes)}. Lower context ({placement.context}), parallel "
-            f"({placement.max_sequences}) or prompt_chunk.",
+            f"({placement.max_sequences}), session_cache_mib or prompt_chunk.",
             code="insufficient_ram",
             params={"needed": placement.private_bytes, "total": machine.ram_total_bytes},
         )
