@@ -150,8 +150,7 @@ def load_model(
             model = Model.load(file, ops, limits, on_step, requant=config.requant)
             if placement.verdict is Verdict.FITS:  # else it would push out what it has just read
                 _read_ahead(header, progress)
-                if config.lock_memory:
-                    _lock(file, header, progress)
+                _lock_if_wanted(config, file, header, progress)
         except BaseException:
             ops.close()
             raise
@@ -208,8 +207,12 @@ def _read_ahead(header: ModelHeader, progress: ByteProgress | None) -> None:
     logger.info("read ahead: %d bytes in %.2f s", num_read, time.perf_counter() - began_at)
 
 
-def _lock(file: GgufFile, header: ModelHeader, progress: ByteProgress | None) -> None:
+def _lock_if_wanted(
+    config: RunConfig, file: GgufFile, header: ModelHeader, progress: ByteProgress | None
+) -> None:
     """Lock what every token reads, as far as the system allows; it is unlocked with the mapping."""
+    if not config.lock_memory:
+        return
 
     def on_piece(done: int, total: int) -> None:
         if progress is not None:
