@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from engine.core.config import KvType
 from engine.core.errors import ResourceError
+from engine.core.placement import checkpoint_bytes, kv_page_bytes
 from engine.model.trunk import Model
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from engine.sequence.prefix_tree import token_array
@@ -361,6 +363,17 @@ def test_after_random_requests_every_page_is_free_or_a_checkpoints(seed):
     assert served.sessions is not None
     assert len(served.sessions.tree) > 0
     assert_nothing_leaks(model, served.sessions)
+
+
+@pytest.mark.parametrize("case", ["full", "nople", "odd"])
+def test_placement_counts_what_a_checkpoint_and_a_page_take(case):
+    model = load_golden(case, "reference")
+    sessions = sessions_of(model)
+    read_and_leave(model, sessions, golden_tokens(case, 20))
+    checkpoint = next(iter(sessions.tree)).value.checkpoint
+    assert checkpoint.num_bytes == checkpoint_bytes(model.config)
+    page_tokens = model.store.pages.page_tokens
+    assert model.store.page_bytes == kv_page_bytes(model.config, KvType.F32, page_tokens)
 
 
 # -- what goes first -----------------------------------------------------------------------------
