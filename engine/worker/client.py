@@ -73,12 +73,14 @@ class WorkerClient:
         progress: how far loading is, None before the first report.
         ready: what the worker said when the model was loaded.
         died: why the worker is gone, None while it lives or when it was asked to stop.
+        num_answered: requests that it brought to their end.
     """
 
     def __init__(self, command: Sequence[str] | None = None, stall_s: float = STALL_S) -> None:
         self.progress: Progress | None = None
         self.ready: Ready | None = None
         self.died: EngineError | None = None
+        self.num_answered = 0
         self._command = list(command) if command is not None else worker_command()
         self._stall_s = stall_s
         self._process: asyncio.subprocess.Process | None = None
@@ -291,6 +293,7 @@ class WorkerClient:
     def _deliver(self, message: Tokens | PromptProgress | Done) -> None:
         if isinstance(message, Done):
             handle = self._handles.pop(message.request_id, None)
+            self.num_answered += message.reason != "error"
         else:
             handle = self._handles.get(message.request_id)
         if handle is not None:

@@ -26,7 +26,7 @@ BACKOFF_S = (0.0, 1.0, 5.0, 15.0)
 # How long a worker may take to end.
 STOP_GRACE_S = 5.0
 SAVING_GRACE_S = 120.0
-# A worker that ran for so long was healthy: its crash starts the count anew.
+# A worker that ran for so long, or answered a request, was healthy: its crash starts the count anew.
 HEALTHY_S = 60.0
 
 
@@ -204,7 +204,7 @@ class WorkerSupervisor:
                 ready_at = loop.time()
                 self._set_state(WorkerState.READY)
                 await client.wait_closed()
-                if loop.time() - ready_at > HEALTHY_S:
+                if client.num_answered or loop.time() - ready_at > HEALTHY_S:
                     crashes = 0
             if crashes >= len(self._backoff_s):
                 self._fail(client.died or WorkerDied("The model process ended."))

@@ -357,6 +357,23 @@ async def test_the_supervisor_gives_up_after_crashes_in_a_row_and_load_tries_aga
         await supervisor.close()
 
 
+async def test_a_worker_that_answered_may_crash_any_number_of_times(tmp_path: Path):
+    crash = {"token_ids": [20], "fault": {"kind": "crash"}}
+    script = write_script(tmp_path, {"token_ids": [21]}, crash)
+    supervisor = WorkerSupervisor(LOAD, scripted_command(script), backoff_s=(0.0,))
+    try:
+        for restarts in range(1, 4):  # one more in a row would be too many
+            await supervisor.load()
+            assert (await collect(supervisor.submit(start())))[-1].reason == "stop"
+            assert (await collect(supervisor.submit(start())))[-1].reason == "error"
+            while supervisor.state is WorkerState.READY:
+                await asyncio.sleep(0.01)
+            await supervisor.load()
+            assert supervisor.restarts == restarts
+    finally:
+        await supervisor.close()
+
+
 async def test_a_failed_load_is_told_to_all_who_wait(tmp_path: Path):
     script = write_script(tmp_path, load={"fail_code": "load_failed", "delay_ms": 200})
     supervisor = WorkerSupervisor(LOAD, scripted_command(script))
