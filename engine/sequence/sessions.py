@@ -7,8 +7,8 @@ N growing with depth. A checkpoint shares key/value pages with its neighbours; t
 are a copy of their own, which makes it dear (118 MB for the large model, 0.3 MB for the bundled one).
 
 What goes first when there is no room (docs/how-it-works/sessions.md): checkpoints that something
-deeper of the same conversation has made superfluous, then the least recently used ones, system turns
-last. Pages belong to running requests before they belong to checkpoints: a pool that has none left
+deeper of the same conversation has made superfluous, then the least recently used ones; those of
+conversations that were gone on with later, system turns last. Pages belong to running requests before they belong to checkpoints: a pool that has none left
 asks here (`give_back`) before anybody has to wait.
 
 Knows nothing of pipes, texts or requests' rules; one request's part is in session_visit.py.
@@ -25,7 +25,8 @@ from engine.sequence.prefix_tree import Place, PrefixTree, TokenArray
 from engine.sequence.state import Checkpoint, SequenceState
 
 _ROUNDS_KEPT = 2  # checkpoints of a conversation's last two requests are what it may go on from
-_SYSTEM_SHARE = 4  # system turns are kept longest, as long as they are at most 1/4 of all
+_CONTINUED_SHARE = 2  # conversations that were gone on with are kept longer, up to 1/2 of all
+_SYSTEM_SHARE = 4  # system turns are kept longest, up to 1/4 of all
 
 
 class CheckpointKind(enum.IntEnum):
@@ -34,6 +35,15 @@ class CheckpointKind(enum.IntEnum):
     STEP = 0  # on the way through a long prompt
     TURN = 1  # a conversation may go on from here
     SYSTEM = 2  # many conversations may begin with this
+
+
+class Rank(enum.IntEnum):
+    """What a checkpoint is worth; the least goes first."""
+
+    LEFT_BEHIND = 0  # on the way through a prompt, or superseded by something deeper
+    TURN = 1
+    CONTINUED = 2  # of a conversation, not of a single request
+    SYSTEM = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +76,20 @@ class Kept:
     def is_superseded(self) -> bool:
         """Whether the conversation has gone on so far that it will hardly come back to here."""
         return self.line.rounds - self.round >= _ROUNDS_KEPT
+
+    @property
+    def rank(self) -> Rank:
+        """What it is worth, whatever else there is."""
+        if self.kind is CheckpointKind.TURN and self.is_superseded:
+            return Rank.LEFT_BEHIND
+        return rank_of(self.kind, self.line)
+
+
+def rank_of(kind: CheckpointKind, line: Line) -> Rank:
+    """What a new checkpoint is worth."""
+    if kind is CheckpointKind.TURN:
+        return Rank.CONTINUED if line.rounds > 1 else Rank.TURN
+    return Rank.SYSTEM if kind is CheckpointKind.SYSTEM else Rank.LEFT_BEHIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +164,7 @@ class Sessions:
             if there.kind is not CheckpointKind.SYSTEM:
                 there.line, there.round = line, line.rounds
             return True
-        if state.length == 0 or not self._make_room(state.fixed_bytes, kind):
+        if state.length == 0 or not self._make_room(state.fixed_bytes, rank_of(kind, line)):
             return False
         self.add(tokens, state.snapshot(), kind, line)
         return True
@@ -194,15 +218,15 @@ class Sessions:
     def _frees_a_page(self, kept: Kept) -> bool:
         return any(not self._pool.is_shared(page) for page in kept.checkpoint.pages.pages)
 
-    def _make_room(self, num_bytes: int, kind: CheckpointKind) -> bool:
-        """Drop what is worth no more than a checkpoint of this kind, until there is room."""
+    def _make_room(self, num_bytes: int, rank: Rank) -> bool:
+        """Drop what is worth no more than a checkpoint of this rank, until there is room."""
         if num_bytes > self._budget_bytes:
             return False
         if self.has_room(num_bytes):
             return True
         ranks = self._ranks()
         for place in self._by_value():
-            if ranks[id(place)] > kind:
+            if ranks[id(place)] > rank:
                 return False
             self.drop(place)
             if self.has_room(num_bytes):
@@ -214,23 +238,26 @@ class Sessions:
         ranks = self._ranks()
         return sorted(self.tree, key=lambda place: (ranks[id(place)], _value_of(place).used_at))
 
-    def _ranks(self) -> dict[int, CheckpointKind]:
-        """What each checkpoint counts as, by its place's id."""
-        ranks: dict[int, CheckpointKind] = {}
-        systems: list[Place[Kept]] = []
-        for place in self.tree:
-            kept = _value_of(place)
-            if kept.kind is CheckpointKind.SYSTEM:
-                systems.append(place)
-            elif kept.is_superseded:
-                ranks[id(place)] = CheckpointKind.STEP
-            else:
-                ranks[id(place)] = kept.kind
-        # System turns that change with every request must not drive out the conversations.
-        systems.sort(key=lambda place: -_value_of(place).used_at)
-        most = max(1, len(self.tree) // _SYSTEM_SHARE)
-        for index, place in enumerate(systems):
-            ranks[id(place)] = CheckpointKind.SYSTEM if index < most else CheckpointKind.TURN
+    def _ranks(self) -> dict[int, Rank]:
+        """What each checkpoint counts as, by its place's id.
+
+        Only the newest keep a high rank, up to a share of all: system turns that change with every
+        request must not drive out conversations, nor old conversations the new ones.
+        """
+        places = list(self.tree)
+        places.sort(key=lambda place: -_value_of(place).used_at)
+        room = {
+            Rank.SYSTEM: max(1, len(places) // _SYSTEM_SHARE),
+            Rank.CONTINUED: max(1, len(places) // _CONTINUED_SHARE),
+        }
+        ranks: dict[int, Rank] = {}
+        for place in places:
+            rank = _value_of(place).rank
+            if rank in room:
+                room[rank] -= 1
+                if room[rank] < 0:
+                    rank = Rank.TURN
+            ranks[id(place)] = rank
         return ranks
 
 

@@ -433,6 +433,26 @@ def test_steps_and_what_the_conversation_has_left_behind_go_before_other_convers
     assert keeper.names == {1, 3, 5, 6}
 
 
+def test_single_questions_do_not_drive_out_a_conversation_that_goes_on():
+    keeper = Keeper(6)
+    chat = Line(rounds=2)
+    keeper.keep(1, CheckpointKind.TURN, chat)
+    keeper.keep(2, CheckpointKind.TURN, chat)
+    for name in range(10, 20):
+        keeper.keep(name, CheckpointKind.TURN, Line(rounds=1))
+    assert keeper.names == {1, 2, 16, 17, 18, 19}
+
+
+def test_old_conversations_do_not_keep_new_ones_out():
+    keeper = Keeper(4)
+    for name in range(1, 5):
+        keeper.keep(name, CheckpointKind.TURN, Line(rounds=5))
+    new = Line(rounds=1)
+    keeper.keep(8, CheckpointKind.TURN, new)
+    keeper.keep(9, CheckpointKind.TURN, new)
+    assert keeper.names == {3, 4, 8, 9}
+
+
 def test_a_step_does_not_drive_out_a_conversation():
     keeper = Keeper(2)
     assert keeper.keep(1, CheckpointKind.TURN)
