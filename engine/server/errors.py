@@ -104,6 +104,8 @@ class ApiError(Exception):
         """The sentence; about the context in the words by which agents know that they must compact."""
         if self.code != "context_length_exceeded":
             return self.message
+        if "n_prompt_tokens" not in self.extra:  # an upstream's own words
+            return f"prompt is too long: {self.message}"
         prompt, context = self.extra["n_prompt_tokens"], self.extra["n_ctx"]
         cap = self.extra.get("max_tokens")
         if cap is None:

@@ -1,6 +1,7 @@
 """A front without a model: another server answers behind it."""
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -308,6 +309,13 @@ def test_a_refusal_there_is_one_of_ours_with_its_own_status(
         assert reply.headers["x-should-retry"] == "false"
 
 
+def test_a_context_that_is_too_long_there_is_said_in_each_protocols_words(server, claude):
+    with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: .* 10 tokens"):
+        claude.messages.create(model="m", max_tokens=9, messages=user("STATUS400"))
+    reply = server.http.post("/v1/responses", json={"input": "STATUS400"})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -414,6 +422,9 @@ def test_another_stratum_serves_as_the_upstream(start_server):
     )
     reply = front.http.post("/v1/messages", json={"messages": user("hello"), "max_tokens": 90})
     assert reply.json()["content"][-1]["text"].endswith("From far away.")
+    long = {"messages": user("word " * 5000), "max_tokens": 9}
+    error = front.http.post("/v1/messages", json=long).json()["error"]["message"]
+    assert re.fullmatch(r"prompt is too long: \d+ tokens > 4096 maximum", error)
     answer = front.http.post("/v1/responses", json={"input": "hello"}).json()
     assert answer["output"][-1]["content"][0]["text"] == "From far away."
 
