@@ -1,0 +1,487 @@
+"""Answers held to their form: random logits, so only the constraint makes anything of them."""
+
+import json
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from engine.core.config import BUNDLED_MODEL
+from engine.core.gguf_header import read_model_header
+from engine.decode.constraint import AnswerConstraint
+from engine.decode.grammar_cursor import ConstraintError, GrammarCursor
+from engine.decode.grammar_vocabulary import GrammarVocabulary, LazyVocabulary
+from engine.decode.json_watch import JsonWatch
+from engine.decode.sampling import Sampler
+from engine.text.answer import AnswerStream
+from engine.text.events import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    ContentDelta,
+    Event,
+    FinishReason,
+    ReasoningDelta,
+    ToolSpec,
+    merge_events,
+)
+from engine.text.grammar import answer_grammar
+from engine.text.output_rules import (
+    ANY_TOOL,
+    FREE_TEXT,
+    CallMode,
+    FormatKind,
+    ResponseFormat,
+    ToolChoice,
+)
+from engine.text.tokenizer import Tokenizer
+from engine.worker.answer_limits import ordered_stop_ids, with_call_rules, with_thinking_rules
+from engine.worker.messages import Constraint, SamplingParams, Start
+
+REQUIRED = ToolChoice(CallMode.REQUIRED)
+JSON_OBJECT = ResponseFormat(FormatKind.JSON_OBJECT)
+TRIP = ToolSpec(
+    "plan_trip",
+    {
+        "type": "object",
+        "properties": {
+            "city": {"enum": ["Paris", "Parma", "Rome"]},
+            "days": {"type": "integer", "minimum": 1},
+            "tags": {"type": "array", "maxItems": 3, "items": {"$ref": "#/$defs/tag"}},
+            "class": {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]},
+            "budget": {"type": ["number", "null"]},
+            "hotel": {
+                "type": "object",
+                "properties": {"pool": {"type": "boolean"}},
+                "required": ["pool"],
+            },
+        },
+        "required": ["city", "days"],
+        "$defs": {"tag": {"type": "string", "enum": ["sea", "hills"]}},
+    },
+)
+PING = ToolSpec("ping", {})
+WRITE = ToolSpec(
+    "write",
+    {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "mode": {"enum": ["w", "a"]},
+            "text": {"type": "string"},
+        },
+        "required": ["path", "mode"],
+    },
+)
+DOCUMENT = {
+    "type": "object",
+    "properties": {
+        "kind": {"enum": ["x", "y", 3]},
+        "inner": {
+            "type": "object",
+            "properties": {
+                "list": {"type": "array", "items": {"type": "integer"}, "maxItems": 4},
+                "flag": {"type": "boolean"},
+            },
+            "required": ["list"],
+        },
+    },
+    "required": ["kind", "inner"],
+}
+
+Logits = np.ndarray
+Tilt = Callable[[Logits, list[int]], None]
+
+
+def json_schema(schema: dict[str, object]) -> ResponseFormat:
+    return ResponseFormat(FormatKind.JSON_SCHEMA, schema)
+
+
+class Bench:
+    """One vocabulary, and answers made with it."""
+
+    def __init__(self) -> None:
+        metadata = read_model_header(BUNDLED_MODEL).metadata
+        self.tokenizer = Tokenizer.from_metadata(metadata)
+        self.vocabulary = GrammarVocabulary(self.tokenizer)
+
+    def ids(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, parse_special=True, normalise=False)
+
+    def text(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode(ids, skip_control=False)
+
+    def start(
+        self,
+        *tools: ToolSpec,
+        choice: ToolChoice = ANY_TOOL,
+        form: ResponseFormat = FREE_TEXT,
+        is_parallel: bool = True,
+        is_thinking: bool = False,
+        seed: int = 0,
+    ) -> Start:
+        constraint = answer_grammar(tools, choice, form, is_parallel=is_parallel).constraint
+        start = Start(
+            "a",
+            (1,),
+            3000,
+            ordered_stop_ids(self.tokenizer),
+            SamplingParams(seed=seed),
+            constraint=constraint,
+        )
+        start = with_call_rules(start, self.tokenizer)
+        return with_thinking_rules(start, self.tokenizer, None) if is_thinking else start
+
+    def constraint(self, start: Start) -> AnswerConstraint:
+        return AnswerConstraint(start, self.vocabulary)
+
+    def answer(
+        self, start: Start, tilt: Tilt = lambda _logits, _ids: None, limit: int = 1500
+    ) -> list[int]:
+        """The ids of an answer from random logits, to a stop id or the limit."""
+        constraint, sampler = self.constraint(start), Sampler(start.sampling)
+        random = np.random.default_rng(start.sampling.seed)
+        ids: list[int] = []
+        while len(ids) < limit and (not ids or ids[-1] not in start.stop_ids):
+            logits = random.normal(size=self.tokenizer.vocab_size).astype(np.float32) * 2
+            tilt(logits, ids)
+            ids.append(constraint.choose(logits, sampler.sample))
+            sampler.note(ids[-1])
+        return ids
+
+    def events(self, ids: Sequence[int], *tools: ToolSpec, is_thinking: bool = False):
+        stream = AnswerStream(
+            self.tokenizer,
+            tools,
+            starts_in_thinking=is_thinking,
+            stops=(),
+            new_call_id=lambda: "call",
+        )
+        is_ended = ids[-1] in self.tokenizer.eos_ids
+        events = list(stream.push(ids).events)
+        events += stream.finish(FinishReason.STOP if is_ended else FinishReason.LENGTH).events
+        return merge_events(events)
+
+    def script(self, text: str) -> Tilt:
+        """Logits that want exactly this text, token by token."""
+        wanted = self.ids(text)
+
+        def tilt(logits: Logits, ids: list[int]) -> None:
+            logits[:] = np.float32(-15)
+            logits[self.tokenizer.structure.im_end] = 20  # where what is wanted must not come
+            if len(ids) < len(wanted):
+                logits[wanted[len(ids)]] = 50
+
+        return tilt
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    return Bench()
+
+
+def calls_of(events: list[Event]) -> list[tuple[str, dict[str, object]]]:
+    names = [event.name for event in events if isinstance(event, CallStart)]
+    arguments = [json.loads(event.arguments) for event in events if isinstance(event, CallDelta)]
+    assert sum(isinstance(event, CallEnd) for event in events) == len(names) == len(arguments)
+    return list(zip(names, arguments, strict=True))
+
+
+def check_trip(arguments: dict[str, object]) -> None:
+    assert arguments.keys() <= {"city", "days", "tags", "class", "budget", "hotel"}
+    assert arguments["city"] in ("Paris", "Parma", "Rome")
+    assert isinstance(arguments["days"], int)
+    assert arguments["days"] >= 1
+    assert set(arguments.get("tags", ())) <= {"sea", "hills"}  # type: ignore[call-overload]
+    assert arguments.get("class") in ("a", "b", None)
+    assert isinstance(arguments.get("budget"), int | float | None)
+    if "hotel" in arguments:
+        assert arguments["hotel"] in ({"pool": True}, {"pool": False})
+
+
+# -- calls ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_required_call_is_valid_whatever_the_model_would_say(bench: Bench, seed: int):
+    tools = (TRIP, PING)
+    start = bench.start(*tools, choice=REQUIRED, is_parallel=False, seed=seed)
+    calls = calls_of(bench.events(bench.answer(start), *tools))
+    assert len(calls) == 1
+    name, arguments = calls[0]
+    assert name in ("plan_trip", "ping")
+    if name == "plan_trip":
+        check_trip(arguments)
+    else:
+        assert arguments == {}
+
+
+def test_a_named_tool_is_the_only_one(bench: Bench):
+    choice = ToolChoice(CallMode.REQUIRED, frozenset({"ping"}))
+    ids = bench.answer(bench.start(TRIP, PING, choice=choice, is_parallel=False))
+    assert calls_of(bench.events(ids, TRIP, PING)) == [("ping", {})]
+
+
+def test_thinking_is_free_and_a_required_call_follows_it(bench: Bench):
+    start = bench.start(PING, choice=REQUIRED, is_parallel=False, is_thinking=True)
+    thought = "I <tool_call> something, {and} more.</think>"
+    ids = bench.answer(start, bench.script(thought))
+    assert bench.text(ids).startswith(thought)
+    events = bench.events(ids, PING, is_thinking=True)
+    assert isinstance(events[0], ReasoningDelta)
+    assert calls_of(events) == [("ping", {})]
+
+
+def test_free_text_is_not_touched_until_the_call_token_comes(bench: Bench):
+    text = "Let me see: <function=ping> and </function>.\n"
+    start = bench.start(PING)
+    ids = bench.answer(start, bench.script(text))
+    assert bench.text(ids) == text + "<|im_end|>"
+    ids = bench.answer(start, bench.script(text + "<tool_call>\n<function=pong>"))
+    assert next(e for e in bench.events(ids, PING) if isinstance(e, CallStart)).name == "ping"
+
+
+def test_banned_calls_never_come(bench: Bench):
+    start = bench.start(PING, choice=ToolChoice(CallMode.NONE))
+    ids = bench.answer(start, bench.script("So <tool_call>\n<function=ping>"))
+    assert bench.tokenizer.structure.tool_call not in ids
+
+
+def test_a_second_call_never_comes_where_one_is_wanted(bench: Bench):
+    call = "<tool_call>\n<function=ping>\n</function>\n</tool_call>"
+    start = bench.start(PING, is_parallel=False)
+    ids = bench.answer(start, bench.script(f"{call}\n{call}"))
+    assert bench.text(ids) == call + "<|im_end|>"
+
+
+def test_only_calls_follow_a_call(bench: Bench):
+    call = "<tool_call>\n<function=ping>\n</function>\n</tool_call>"
+    ids = bench.answer(bench.start(PING), bench.script(f"{call}\n{call}Hello"))
+    assert bench.text(ids) == f"{call}\n{call}<|im_end|>"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a.txt",
+        "",
+        "two\nlines  \n",
+        "tags: </parameter> and <parameter=mode> and </function>",
+        "</parameter>\nmore",
+        "<tool_call> of ordinary pieces, emoji \N{GRINNING FACE}, \N{CJK UNIFIED IDEOGRAPH-4E2D}",
+        'quotes " and \\ and {"json": [1]}',
+    ],
+)
+def test_a_raw_value_is_written_as_the_model_wants_it(bench: Bench, value: str):
+    text = f"<tool_call>\n<function=write>\n<parameter=path>\n{value}\n</parameter>\n"
+    text += "<parameter=mode>\na\n</parameter>\n</function>\n</tool_call>"
+    start = bench.start(WRITE, is_parallel=False)
+    ids = bench.ids("<tool_call>\n<function=write>\n<parameter=path>\n")
+    ids += bench.tokenizer.encode(value, normalise=False)  # no special token in it
+    ids += bench.ids(text[text.index("\n</parameter>\n<parameter=mode") :])
+
+    def tilt(logits: Logits, so_far: list[int]) -> None:
+        logits[:] = np.float32(-5)
+        after = bench.tokenizer.structure.im_end
+        logits[ids[len(so_far)] if len(so_far) < len(ids) else after] = 50
+
+    made = bench.answer(start, tilt)
+    assert calls_of(bench.events(made, WRITE)) == [("write", {"path": value, "mode": "a"})]
+
+
+def test_a_call_does_not_end_before_its_required_parameters(bench: Bench):
+    text = "<tool_call>\n<function=write>\n<parameter=path>\nx\n</parameter>\n</function>"
+    ids = bench.answer(bench.start(WRITE), bench.script(text), limit=300)
+    made = bench.text(ids)
+    assert made.startswith(text[: text.index("</function>")])
+    assert "\n</parameter>\n</function>" not in made.split("<parameter=mode>")[0]
+
+
+def test_a_parameter_comes_once_only(bench: Bench):
+    parameter = "<parameter=mode>\nw\n</parameter>\n"
+    text = f"<tool_call>\n<function=write>\n{parameter}{parameter}"
+    made = bench.text(bench.answer(bench.start(WRITE), bench.script(text), limit=60))
+    assert made.count("<parameter=mode>") == 1
+
+
+def test_special_tokens_never_stand_in_a_raw_value(bench: Bench):
+    text = "<tool_call>\n<function=write>\n<parameter=path>\n"
+    wanted = bench.ids(text)
+
+    def tilt(logits: Logits, ids: list[int]) -> None:
+        if len(ids) < len(wanted):
+            logits[wanted[len(ids)]] = 50
+        else:
+            logits[bench.vocabulary.special_ids] = 40
+
+    ids = bench.answer(bench.start(WRITE), tilt, limit=100)
+    assert not set(ids[len(wanted) :]) & set(bench.vocabulary.special_ids.tolist())
+
+
+# -- documents -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_document_is_valid_whatever_the_model_would_say(bench: Bench, seed: int):
+    start = bench.start(form=json_schema(DOCUMENT), seed=seed)
+    events = bench.events(bench.answer(start))
+    assert len(events) == 1
+    assert isinstance(events[0], ContentDelta)
+    value = json.loads(events[0].text)
+    assert value["kind"] in ("x", "y", 3)
+    assert isinstance(value["inner"]["list"], list)
+    assert value.keys() == {"kind", "inner"}
+
+
+def test_a_document_comes_after_thinking_or_a_call_instead(bench: Bench):
+    start = bench.start(PING, form=JSON_OBJECT, is_thinking=True)
+    text = 'Hm.</think>\n\n{"a": [1, {"b": null}]}'
+    assert bench.text(bench.answer(start, bench.script(text))) == text + "<|im_end|>"
+    call = "Hm.</think>\n\n<tool_call>\n<function=ping>\n</function>\n</tool_call>"
+    assert bench.text(bench.answer(start, bench.script(call))) == call + "<|im_end|>"
+
+
+def test_nothing_but_the_turns_end_follows_a_document(bench: Bench):
+    ids = bench.answer(bench.start(form=JSON_OBJECT), bench.script('{"a": 1} and more'))
+    assert bench.text(ids) == '{"a": 1}<|im_end|>'
+
+
+def test_white_space_in_a_document_is_bounded(bench: Bench):
+    def tilt(logits: Logits, ids: list[int]) -> None:
+        for text in ("\n", "\n\n", " ", "    ", "\t"):
+            for token_id in bench.tokenizer.encode(text):
+                logits[token_id] += 6
+
+    ids = bench.answer(bench.start(form=json_schema(DOCUMENT), seed=1), tilt, limit=1500)
+    text = bench.text(ids)
+    assert text.endswith("<|im_end|>") or text.endswith("<|endoftext|>")
+    document = text[text.index("{") :]
+    assert "\n\n" not in document
+    assert " " * 21 not in document
+
+
+def test_keys_are_not_repeated_and_numbers_end(bench: Bench):
+    text = '{"key": 1, "key": 2}'
+    made = bench.text(bench.answer(bench.start(form=JSON_OBJECT), bench.script(text), limit=300))
+    assert '"key": 1, "key' in made
+    assert made.count('"key"') == 1
+    number = json_schema({"properties": {"n": {"type": "number"}}, "required": ["n"]})
+    digits = bench.script('{"n": ' + "1" * 500)
+    made = bench.text(bench.answer(bench.start(form=number), digits, limit=120))
+    assert "1" * 20 in made
+    assert "1" * 41 not in made
+
+
+@pytest.mark.parametrize(
+    ("text", "is_fine"),
+    [
+        ('{"a": {"a": 1}, "b": [{"a": 2}, {"a": 3}]}', True),
+        ('{"a": 1, "\\u0061": 2}', False),
+        ('{"x\\"y": 1, "z": "x\\"y", "x\\"z": 2}', True),
+        ('["a", "a", {"a": "a"}]', True),
+        ('{"a": "{\\"b\\": 1", "b": 2}', True),
+        ("[1e99, -1.5E-3, 0]", True),
+        ("[1e999]", False),
+        ("[" + "1" * 41, False),
+        ("[true, false, null]", True),
+    ],
+)
+def test_the_watch_on_json(text: str, is_fine: bool):
+    for size in (1, 3, 100):
+        watch = JsonWatch()
+        data = text.encode()
+        fine = all(
+            watch.copy().feed(b"") and watch.feed(data[i : i + size])
+            for i in range(0, len(data), size)
+        )
+        assert fine is is_fine
+
+
+# -- moving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tokens_taken_back_leave_no_trace(bench: Bench, seed: int):
+    """After any rollback the same logits give the same token as without it."""
+    random = np.random.default_rng(seed)
+    start = bench.start(TRIP, WRITE, choice=REQUIRED, seed=seed)
+    plain, moved = bench.constraint(start), bench.constraint(start)
+    for _ in range(120):
+        logits = random.normal(size=bench.tokenizer.vocab_size).astype(np.float32) * 2
+        for _ in range(int(random.integers(0, 2))):  # a draft that is not accepted
+            count = int(random.integers(1, 5))
+            for _ in range(count):
+                noise = random.normal(size=len(logits)).astype(np.float32)
+                moved.choose(noise, lambda masked: int(masked.argmax()))
+            moved.rollback(count)
+        wanted = plain.choose(logits, lambda masked: int(masked.argmax()))
+        assert moved.choose(logits, lambda masked: int(masked.argmax())) == wanted
+        if wanted in start.stop_ids:
+            break
+    with pytest.raises(ValueError, match="take back"):
+        plain.rollback(1000)
+
+
+def test_forced_tokens_move_the_form_and_foreign_ones_end_it(bench: Bench):
+    start = bench.start(PING, choice=REQUIRED, is_thinking=True)
+    constraint = bench.constraint(start)
+    for token_id in bench.ids("Enough.</think>\n\n"):
+        constraint.advance(token_id)
+    zeros = np.zeros(bench.tokenizer.vocab_size, np.float32)
+    call_open = bench.tokenizer.structure.tool_call
+    assert constraint.choose(zeros, lambda masked: int(masked.argmax())) == call_open
+    constraint.advance(bench.ids("x")[0])
+    logits = zeros.copy()
+    logits[7] = 1
+    assert constraint.choose(logits, lambda masked: int(masked.argmax())) == 7
+
+
+def test_logits_beyond_the_vocabulary_are_never_chosen_under_a_grammar(bench: Bench):
+    constraint = bench.constraint(bench.start(form=JSON_OBJECT))
+    logits = np.zeros(bench.tokenizer.vocab_size + 64, np.float32)
+    logits[-64:] = 9
+    token_id = constraint.choose(logits, lambda masked: int(masked.argmax()))
+    assert token_id < bench.tokenizer.vocab_size
+
+
+def test_a_grammar_that_takes_too_long_ends_with_a_sentence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    times = iter(range(100))
+    monkeypatch.setattr("engine.decode.grammar_cursor.time.thread_time", lambda: float(next(times)))
+    constraint = bench.constraint(bench.start(form=JSON_OBJECT))
+    zeros = np.zeros(bench.tokenizer.vocab_size, np.float32)
+    constraint.choose(zeros, lambda masked: int(masked.argmax()))
+    with pytest.raises(ConstraintError, match="takes too long"):
+        constraint.choose(zeros, lambda masked: int(masked.argmax()))
+
+
+def test_a_grammar_that_cannot_be_used_ends_with_a_sentence(bench: Bench):
+    start = Start(
+        "a", (1,), 5, (2,), SamplingParams(), constraint=Constraint("banned", document="start: ???")
+    )
+    with pytest.raises(ConstraintError, match="cannot be enforced"):
+        bench.constraint(start)
+
+
+def test_a_vocabulary_that_cannot_be_made_is_told_to_those_who_need_it(
+    caplog: pytest.LogCaptureFixture,
+):
+    lazy = LazyVocabulary(lambda: GrammarVocabulary.from_metadata({}))
+    with pytest.raises(ConstraintError, match="without tools"):
+        lazy.get()
+    assert "no grammars with this model" in caplog.text
+
+
+def test_places_of_a_grammar_can_be_left_and_come_back_to(bench: Bench):
+    first = GrammarCursor(bench.vocabulary.matcher('start: "ab" "cd"'))
+    a = first.read(bench.vocabulary.byte_ids(b"a"))
+    assert a is not None
+    assert a.read(bench.vocabulary.byte_ids(b"x")) is None
+    end = a.read(bench.vocabulary.byte_ids(b"bcd"))
+    assert end is not None
+    assert end.is_done
+    assert not a.is_done
+    again = first.read(bench.vocabulary.byte_ids(b"abcd"))
+    assert again is not None
+    assert again.is_done
