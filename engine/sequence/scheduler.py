@@ -296,7 +296,7 @@ class Scheduler:
     # -- what a pass computes --------------------------------------------------------------------
 
     def _choose_parts(self) -> list[_Part]:
-        """The next pass: all short steps, and prompts; only prompts when these take long."""
+        """The next pass: all short steps, and prompts; one of the two when these take long."""
         windows = self._windows()
         room = self._limits.prompt_chunk - sum(part.num_rows - 1 for part in windows)
         if windows:
@@ -304,8 +304,12 @@ class Scheduler:
         prompts = self._prompts(room)
         num_rows = sum(part.num_rows for part in (*windows, *prompts))
         if windows and prompts and not self._budget.is_short(num_rows):
-            return prompts
+            return windows if self._is_window_due() else prompts
         return [*windows, *prompts]
+
+    def _is_window_due(self) -> bool:
+        """Whether those that decode have waited long enough."""
+        return self._clock() - self._window_at >= self._budget.slice_s
 
     def _windows(self) -> list[_Part]:
         """Short steps of all that are not in the open pass."""
@@ -437,7 +441,7 @@ class Scheduler:
 
     def _serve_windows(self) -> None:
         """Compute the short steps of others, when they have waited long enough."""
-        if self._clock() - self._window_at < self._budget.slice_s:
+        if not self._is_window_due():
             return
         self._end_cancelled()
         self._admit()
