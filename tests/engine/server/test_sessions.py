@@ -198,6 +198,42 @@ def test_claude_codes_billing_line_does_not_spoil_the_cache_with_the_anthropic_s
         assert usage.cache_read_input_tokens > 0.9 * total
 
 
+def test_the_responses_protocol_tells_what_was_cached_with_the_openai_sdk(server):
+    with server.openai() as client:
+        first, second = (
+            client.responses.create(
+                model="m", input="Tell me of the sea.", instructions=SYSTEM, max_output_tokens=8
+            ).usage
+            for _ in range(2)
+        )
+    assert second.input_tokens == first.input_tokens
+    assert second.input_tokens_details.cached_tokens >= first.input_tokens - 8
+
+
+@pytest.mark.slow
+def test_two_conversations_of_20000_tokens_alternate(start_server):
+    flags = ("--context", "24576", "--threads", "1")
+    warm_server = start_server(None, *flags)
+    cold_server = start_server(None, *flags, "--session-cache-mib", "0")
+    line = "in the year {} a ship with {} men went from the north to the south of the sea\n"
+    chats = [
+        opening("".join(line.format(year, men) for year in range(800)) + "Well?", f"No. {men}.")
+        for men in (12, 34)
+    ]
+    known = [0, 0]
+    for turn in range(5):
+        for index, messages in enumerate(chats):
+            answer = ask(warm_server, messages, reasoning_effort="none")
+            assert answer["usage"]["prompt_tokens"] > 18_000
+            if turn:
+                assert cached(answer) >= known[index]
+            if turn in {0, 4}:
+                cold = ask(cold_server, messages, reasoning_effort="none")
+                assert answer["choices"][0]["message"] == cold["choices"][0]["message"]
+            known[index] = covered(answer)
+            messages += [back(answer), {"role": "user", "content": f"Go on, part {turn}."}]
+
+
 def test_a_cancelled_prompt_goes_on_where_it_was_left(server):
     text = "so many words that reading them takes a good while and longer " * 250
     body = {"messages": [{"role": "user", "content": text}], **GREEDY, "reasoning_effort": "none"}
