@@ -33,6 +33,7 @@ from engine.server.model_side import open_model_side  # noqa: E402
 
 Message = dict[str, object]
 SENTENCE = "the cat sat on a mat and looked at the sea while the sun went down"
+KINDS: dict[str, list[str]] = {"warm": [], "cold": ["--session-cache-mib", "0"]}
 ANSWER_TOKENS = 8
 REPEATS = 9  # of the text side
 
@@ -54,12 +55,11 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, nargs="+", default=[300, 2000, 8000])
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--threads", type=int, default=0, help="0 = the engine's default")
+    parser.add_argument("--warm-only", action="store_true", help="leave out the comparison")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args()
-    report = {
-        name: measure(arguments, flags)
-        for name, flags in (("warm", []), ("cold", ["--session-cache-mib", "0"]))
-    }
+    kinds = {"warm": []} if arguments.warm_only else KINDS
+    report = {name: measure(arguments, flags) for name, flags in kinds.items()}
     if arguments.json:
         print(json.dumps(report))
         return 0
