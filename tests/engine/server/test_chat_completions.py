@@ -39,6 +39,9 @@ ANSWERS = {
 }
 
 
+BIG_TEXT = "".join(f'line {i}: "ä" <tag> \\n {{}}\n' for i in range(2000))[:50_000] + "|"
+
+
 @pytest.fixture(scope="module")
 def server(start_server):
     answers = [{"when": word, "times": 0, "text": text} for word, text in ANSWERS.items()]
@@ -166,6 +169,16 @@ def test_return_progress_tells_how_far_the_prompt_is_read(server):
     progress = [chunk["prompt_progress"] for chunk in chunks if "prompt_progress" in chunk]
     assert progress
     assert progress[-1]["processed"] == progress[-1]["total"]
+
+
+def test_timings_per_token_tells_the_timings_so_far_in_every_piece(server):
+    events = server.events("SMALLTALK", timings_per_token=True)
+    pieces = [event for event in events[:-1] if "timings" in event]
+    shown = [event for event in events[:-1] if set(event["choices"][0]["delta"]) - {"role"}]
+    assert len(pieces) >= len(shown) - 1 > 0  # all but the first, which comes before any token
+    counts = [event["timings"]["predicted_n"] for event in pieces]
+    assert counts == sorted(counts)
+    assert all(isinstance(value, (int, float)) for value in pieces[-1]["timings"].values())
 
 
 def test_cached_tokens_are_reported(client):
@@ -306,6 +319,31 @@ def test_a_streamed_call_has_its_id_and_name_once(client, server):
     assert json.loads(final.choices[0].message.tool_calls[0].function.arguments) == {
         "city": "Paris"
     }
+
+
+def test_a_file_of_50_kb_in_an_argument_streams_in_many_pieces_and_exactly(start_server):
+    call = CALL.format("write", f"<parameter=text>\n{BIG_TEXT}\n</parameter>\n")
+    answer = {"text": call, "group": 40, "delay_ms": 2}
+    server = start_server({"context": 65_536, "answers": [answer]})
+    tools = [
+        {
+            "type": "function",
+            "function": {
+                "name": "write",
+                "parameters": {"type": "object", "properties": {"text": {"type": "string"}}},
+            },
+        }
+    ]
+    events = server.events("BIGFILE", tools=tools, reasoning_effort="none")
+    calls = [
+        call
+        for event in events[:-1]
+        for choice in event["choices"]
+        for call in choice["delta"].get("tool_calls", ())
+    ]
+    pieces = [call["function"]["arguments"] for call in calls]
+    assert len(pieces) > 20
+    assert json.loads("".join(pieces)) == {"text": BIG_TEXT}
 
 
 def test_two_parallel_calls_have_two_indexes_and_ids(client):
