@@ -20,6 +20,7 @@ from engine.server.errors import ApiError, internal_error
 from engine.server.front import Front
 from engine.server.generation import Generation
 from engine.server.sse import SseResponse, comment_keep_alive
+from engine.server.upstream.held import HeldResponse
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ def streamed_response(
     headers: Mapping[str, str],
     keep_alive: Callable[[], bytes] = comment_keep_alive,
     keepalive_s: float | None = None,
-) -> SseResponse:
+) -> Response:
     """The answer as server-sent events.
 
     Args:
@@ -74,13 +75,16 @@ def streamed_response(
         keep_alive: what is sent after a silence.
         keepalive_s: the silence, if the protocol's clients need another than the configured one.
     """
-    return SseResponse(
+    response = SseResponse(
         _with_errors(front, generation, events, error_event),
         keepalive_s=front.config.sse_keepalive_s if keepalive_s is None else keepalive_s,
         headers=headers,
         on_close=generation.close,
         keep_alive=keep_alive,
     )
+    if front.upstream is None:
+        return response
+    return HeldResponse(response, generation, front.config.sse_keepalive_s)
 
 
 async def _with_errors(

@@ -169,7 +169,23 @@ class Generation:
         self._front = front
         self._started_s = time.monotonic()
         self._is_closed = False
+        self._running: AsyncGenerator[Step, None] | None = None
+        self._first: asyncio.Future[Step] | None = None
         front.active.add(self.active)
+
+    async def ready(self, wait_s: float) -> None:
+        """Wait for the first step, but not long; `steps` will begin with it.
+
+        For answers that another server may refuse: only then is it known that it did not.
+
+        Raises:
+            ApiError: the request is refused.
+        """
+        self._running = self._steps()
+        self._first = asyncio.ensure_future(anext(self._running))
+        await asyncio.wait({self._first}, timeout=wait_s)
+        if self._first.done():
+            self._first.result()
 
     async def steps(self) -> AsyncGenerator[Step, None]:
         """All steps of all choices.
@@ -177,6 +193,15 @@ class Generation:
         Raises:
             ApiError: the request cannot be answered (any more).
         """
+        running = self._running if self._running is not None else self._steps()
+        async with aclosing(running):
+            if self._first is not None:
+                first, self._first = self._first, None
+                yield await first
+            async for step in running:
+                yield step
+
+    async def _steps(self) -> AsyncGenerator[Step, None]:
         await self._unless_ended(self._front.queue.wait_turn(self.active.ticket))
         for choice in range(self.plan.choices):
             async with aclosing(self._answer(self.plan, choice)) as steps:
@@ -194,6 +219,8 @@ class Generation:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._first is not None:  # nobody came for the steps
+            self._first.cancel()
         active = self.active
         self._front.queue.leave(active.ticket)
         self._front.active.remove(active)

@@ -107,12 +107,8 @@ class ToolRounds(Generation):
         self._turn = Turn(table.keys(), self._seen)
         self._last = ChoiceEnd(0, "stop", 0, 0, Timings())
 
-    async def steps(self) -> AsyncGenerator[Step, None]:
-        """The steps of all rounds.
-
-        Raises:
-            ApiError: the request cannot be answered (any more).
-        """
+    async def _steps(self) -> AsyncGenerator[Step, None]:
+        """The steps of all rounds."""
         await self._unless_ended(self._front.queue.wait_turn(self.active.ticket))
         for num_rounds in range(self._max_rounds + 1):
             async with aclosing(self._one_turn(is_first=num_rounds == 0)) as steps:

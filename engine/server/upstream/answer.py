@@ -54,19 +54,24 @@ async def upstream_answer(
     """
     active.note_begin()
     reading = _Reading(choice)
+    has_begun = False
     model = await unless_ended(active, upstream.model_for(request.model))
-    yield Began(choice, "")
     if model is not None:
         by_flags = upstream.continues_by_flags
         body = chat_body(request, model, choice, continues_by_flags=by_flags)
         async with aclosing(upstream_chunks(upstream, CHAT_PATH, body, active)) as chunks:
             async for chunk in chunks:
+                if not has_begun:  # only now is it known that the upstream takes the request
+                    has_begun = True
+                    yield Began(choice, "")
                 for event in reading.add(chunk):
                     active.note_tokens(1)
                     active.phase = phase_of(event)
                     yield Delta(choice, event, reading.take_logprobs())
         if not active.is_cancelled and reading.finish is None:
             raise ApiError(503, "engine_failed", "The upstream's answer ended in the middle.")
+    if not has_begun:
+        yield Began(choice, "")
     for event in reading.close_calls(is_cut=active.is_cancelled):
         yield Delta(choice, event)
     end = reading.end(is_cancelled=active.is_cancelled)

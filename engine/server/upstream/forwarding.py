@@ -19,7 +19,6 @@ from starlette.responses import Response
 
 from engine.core.strict_json import BadJsonError, parse_json
 from engine.server.active import Phase
-from engine.server.answers import unless_gone
 from engine.server.chat_completions import error_event
 from engine.server.delivery import streamed_response, whole_response
 from engine.server.errors import ApiError
@@ -69,13 +68,6 @@ async def forward(
     passing = Forwarding(front, upstream, request_id, protocol, body, path)
     if not is_streamed:
         return await whole_response(request, passing, passing.whole(), {})
-    try:
-        # An upstream that refuses does so at once: then the refusal has a status of its own. One that
-        # answers nothing yet (it reads a long prompt) must not keep the client without a sign.
-        await unless_gone(request, passing.open_for(front.config.sse_keepalive_s))
-    except BaseException:
-        passing.close()
-        raise
     return streamed_response(front, passing, passing.events(), error_event=error_event, headers={})
 
 
@@ -106,7 +98,7 @@ class Forwarding(Generation):
         self._opening = asyncio.ensure_future(self._open())
         self._closing: asyncio.Task[None] | None = None
 
-    async def open_for(self, wait_s: float) -> None:
+    async def ready(self, wait_s: float) -> None:
         """Wait for the upstream's first sign, but not long.
 
         Raises:

@@ -312,8 +312,16 @@ def test_a_refusal_there_is_one_of_ours_with_its_own_status(
 def test_a_context_that_is_too_long_there_is_said_in_each_protocols_words(server, claude):
     with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: .* 10 tokens"):
         claude.messages.create(model="m", max_tokens=9, messages=user("STATUS400"))
-    reply = server.http.post("/v1/responses", json={"input": "STATUS400"})
-    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
+    with (
+        pytest.raises(anthropic.BadRequestError, match="prompt is too long"),
+        claude.messages.stream(model="m", max_tokens=9, messages=user("STATUS400")) as stream,
+    ):
+        stream.get_final_message()
+    for is_streamed in (False, True):
+        body = {"input": "STATUS400", "stream": is_streamed}
+        reply = server.http.post("/v1/responses", json=body)
+        error = reply.json()["error"]
+        assert (reply.status_code, error["code"]) == (400, "context_length_exceeded")
 
 
 @pytest.mark.parametrize(
@@ -387,6 +395,7 @@ def test_an_upstream_that_is_down_is_said_and_the_front_lives(start_server):
         ("/v1/chat/completions", {"messages": user("x")}),
         ("/v1/chat/completions", {"messages": user("x"), "stream": True}),
         ("/v1/messages", {"messages": user("x"), "max_tokens": 9}),
+        ("/v1/messages", {"messages": user("x"), "max_tokens": 9, "stream": True}),
         ("/v1/responses", {"input": "x"}),
     ]:
         reply = front.http.post(path, json=body)
