@@ -1,0 +1,1 @@
+"""Downloads models: resumable, verified, and never twice. `job.py` is the door."""
