@@ -46,6 +46,7 @@ SCHEMA = {
 # What a server may say to a request that it need not serve.
 REFUSALS = frozenset({400, 404, 405, 408, 413, 415, 422})
 MAX_SENTENCES = 20
+TURNED_AWAY_S = 0.3
 
 
 @dataclass(slots=True)
@@ -107,7 +108,7 @@ class Traffic:
         """An answer in one piece."""
         protocol, body = self._request(stream=False)
         reply = await ask(self._port, post_bytes(protocol.path, body))
-        self._check(protocol, reply, {200, 429})
+        await self._check(protocol, reply, {200, 429})
         if reply.status == 200:
             json.loads(reply.body)
 
@@ -115,7 +116,7 @@ class Traffic:
         """A stream, read to its end."""
         protocol, body = self._request(stream=True)
         reply = await ask(self._port, post_bytes(protocol.path, body))
-        self._check(protocol, reply, {200, 429})
+        await self._check(protocol, reply, {200, 429})
         self._check_end(protocol, reply)
 
     async def left(self) -> None:
@@ -185,7 +186,7 @@ class Traffic:
             return
         reply = await ask(self._port, raw)
         # One of these mistakes may leave a good request; the server's own errors are never right.
-        self._check(protocol, reply, REFUSALS | {0, 200, 429})
+        await self._check(protocol, reply, REFUSALS | {0, 200, 429})
 
     async def service(self) -> None:
         """Routes beside the answers."""
@@ -254,10 +255,14 @@ class Traffic:
         )
         body.update(pick.choice(extras))
 
-    def _check(self, protocol: Protocol, reply: Reply, allowed: set[int] | frozenset[int]) -> None:
+    async def _check(
+        self, protocol: Protocol, reply: Reply, allowed: set[int] | frozenset[int]
+    ) -> None:
         self.seen.statuses[reply.status] += 1
         if reply.status not in allowed:
             self.seen.blame(f"{protocol.name} was answered {reply.status}: {reply.text}")
+        if reply.status == 429:  # as a client that honours Retry-After, only less patient
+            await asyncio.sleep(TURNED_AWAY_S)
 
     def _check_end(self, protocol: Protocol, reply: Reply) -> None:
         if reply.status != 200:
