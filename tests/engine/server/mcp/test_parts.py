@@ -2,7 +2,9 @@
 
 import os
 import stat
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from mcp_types import (
@@ -255,6 +257,20 @@ def test_a_later_turn_is_set_off_by_a_blank_line_once():
     texts = [turn.add(Delta(0, ContentDelta(text))).event.text for text in ("two", "three")]
     assert texts == ["\n\ntwo", "three"]
     assert turn.content == ["two", "three"]
+
+
+# -- what is not paid for ------------------------------------------------------------------------
+
+
+def test_a_server_without_tools_and_upstream_loads_neither_package():
+    script = (
+        "import sys, engine.commands.serve\n"
+        "print([name for name in ('mcp', 'mcp_types', 'httpx2') if name in sys.modules])"
+    )
+    root = Path(__file__).parents[4]
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 # -- connections that cannot be ------------------------------------------------------------------
