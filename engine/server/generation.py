@@ -75,6 +75,7 @@ class GenerationPlan:
         budget: most thinking tokens, None = no limit.
         choices: how many answers, one after the other; the seed grows by one for each.
         request: what an upstream is asked, which then has the prompt and the tokens.
+        answer_start: text at the prompt's end that the answer goes on from.
         is_raw: the prompt is a text to go on with, not a conversation.
     """
 
@@ -88,6 +89,7 @@ class GenerationPlan:
     budget: int | None = None
     choices: int = 1
     request: GenerationRequest | None = None
+    answer_start: str = ""
     is_raw: bool = False
 
 
@@ -463,7 +465,9 @@ class _Choice:
             self._plan.prompt,
             self._borders.turn_start,
             self._ids,
-            WrittenAnswer(self._answer.content, self._answer.reasoning, calls),
+            WrittenAnswer(
+                self._plan.answer_start + self._answer.content, self._answer.reasoning, calls
+            ),
         )
 
     async def _worker_error(self, done: Done | None) -> ApiError:

@@ -67,6 +67,7 @@ def prepare(front: Front, request: GenerationRequest) -> Prepared:
     plan = GenerationPlan(
         prompt=tuple(prompt.token_ids),
         starts_in_thinking=prompt.starts_in_thinking,
+        answer_start=answer_start(conversation),
         max_tokens=room.max_tokens,
         sampling=request.sampling,
         stops=request.stops,
@@ -123,6 +124,11 @@ def ignored_tools_header(conversation: Conversation) -> dict[str, str]:
     return {"x-ignored-tools": ", ".join(ignored)} if ignored else {}
 
 
+def answer_start(conversation: Conversation) -> str:
+    """The text that the answer goes on from; empty when it begins anew."""
+    return str(conversation.messages[-1]["content"]) if conversation.continues else ""
+
+
 def render(front: Front, conversation: Conversation, *, is_bounded: bool = True) -> ChatPrompt:
     """The prompt of a conversation; it may still be longer than the context.
 
@@ -136,7 +142,9 @@ def render(front: Front, conversation: Conversation, *, is_bounded: bool = True)
         ApiError: 400: the template refuses it, or it is certain to be too long.
     """
     messages = list(conversation.messages)
-    continued = str(messages.pop()["content"]) if conversation.continues else ""
+    continued = answer_start(conversation)
+    if conversation.continues:
+        messages.pop()
     try:
         prompt = front.model.chat.prompt(
             messages,

@@ -333,12 +333,14 @@ def test_what_a_failed_request_made_or_used_is_not_kept():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_after_random_requests_every_page_is_free_or_a_checkpoints(seed):
+def test_random_requests_get_what_they_get_alone_and_leak_nothing(seed):
     model = load_golden("nople", "host", context=256, kv_pages=20)
     one = 4 * 1024 * 40
     served = Served(model, sessions_of(model, budget_bytes=one * 8), prompt_chunk=64)
+    cold = Served(model, None, prompt_chunk=64)
     rng = np.random.default_rng(seed)
     bases = [golden_tokens("nople", 400, i)[-200:] for i in range(3)]
+    asked: list[tuple[list[int], int, dict[str, int]]] = []
     for number in range(40):
         base = bases[rng.integers(3)]
         prompt = [
@@ -346,13 +348,10 @@ def test_after_random_requests_every_page_is_free_or_a_checkpoints(seed):
             *map(int, rng.integers(0, 30, rng.integers(1, 40))),
         ]
         borders = sorted(map(int, rng.integers(0, len(prompt), 2)))
-        served.submit(
-            str(number),
-            prompt,
-            int(rng.integers(1, 12)),
-            shared_prefix=borders[0],
-            turn_start=borders[1],
-        )
+        fields = {"shared_prefix": borders[0], "turn_start": borders[1]}
+        num = int(rng.integers(1, 12))
+        served.submit(str(number), prompt, num, **fields)
+        asked.append((prompt, num, fields))
         for _ in range(rng.integers(6)):
             served.scheduler.step()
         if rng.random() < 0.3:
@@ -360,6 +359,12 @@ def test_after_random_requests_every_page_is_free_or_a_checkpoints(seed):
     served.finish()
     reasons = {served.done(str(number)).reason for number in range(40)}
     assert reasons <= {"length", "cancelled", "context"}
+    assert sum(served.done(str(number)).timings.cached_tokens for number in range(40)) > 500
+    for number, (prompt, num, fields) in enumerate(asked):
+        alone, _ = cold.ask(prompt, num, **fields)
+        assert served.ids(str(number)) == alone[: len(served.ids(str(number)))]
+        if served.done(str(number)).reason != "cancelled":
+            assert served.ids(str(number)) == alone
     assert served.sessions is not None
     assert len(served.sessions.tree) > 0
     assert_nothing_leaks(model, served.sessions)

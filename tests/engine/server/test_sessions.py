@@ -128,6 +128,20 @@ def test_an_edited_answer_is_what_the_client_says(server, without):
         assert cached(warm) <= covered(first)
 
 
+def test_an_answer_that_was_begun_by_the_client_comes_back_whole(server):
+    begun = {"role": "assistant", "content": "Once upon a"}
+    messages = opening("Tell a story.")
+    first = ask(server, [*messages, begun])
+    whole = begun["content"] + first["choices"][0]["message"]["content"]
+    turn = {"role": "user", "content": "And then?"}
+    second = ask(
+        server,
+        [*messages, {"role": "assistant", "content": whole}, turn],
+        reasoning_effort="none",
+    )
+    assert cached(second) >= covered(first)
+
+
 def test_tool_calls_that_come_back_do_not_lose_the_conversation(server):
     tool = {
         "type": "function",
