@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import struct
+import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -110,6 +112,8 @@ def save_sessions(
     encoded = header.model_dump_json().encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
+        if sys.platform != "win32":  # there, the data folder is the person's own
+            os.fchmod(file.fileno(), 0o600)
         file.write(_MAGIC + _LENGTHS.pack(len(encoded), zlib.crc32(encoded)) + encoded)
         for page in pages:
             _write(file, _page_arrays(store, page))

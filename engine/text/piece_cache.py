@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 LEAST_CHARS = 64  # shorter texts are encoded faster than found
 MOST_IDS = 4_000_000  # 16 MB
+_ENTRY_IDS = 64  # an entry takes as much as so many ids besides its own
 _DIGEST_BYTES = 24
 
 
@@ -24,7 +25,7 @@ class PieceCache:
     """Ids by text, the least recently used given up first; thread-safe."""
 
     def __init__(self, encode: Callable[[str], list[int]], most_ids: int = MOST_IDS) -> None:
-        """Keep what `encode` gives, at most so many ids."""
+        """Keep what `encode` gives, at most so many ids (an entry counts as 64 more)."""
         self._encode = encode
         self._most_ids = most_ids
         self._num_ids = 0
@@ -47,7 +48,7 @@ class PieceCache:
         with self._lock:
             if key not in self._ids and len(ids) <= self._most_ids:
                 self._ids[key] = np.array(ids, np.int32)
-                self._num_ids += len(ids)
+                self._num_ids += len(ids) + _ENTRY_IDS
                 while self._num_ids > self._most_ids:
-                    self._num_ids -= len(self._ids.popitem(last=False)[1])
+                    self._num_ids -= len(self._ids.popitem(last=False)[1]) + _ENTRY_IDS
         return ids

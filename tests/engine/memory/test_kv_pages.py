@@ -100,3 +100,33 @@ def test_any_history_keeps_every_page_counted_once_for_each_holder():
         assert pool.num_free == 20 - len(set(held))
         for page in set(held):
             assert pool.is_shared(page) == (held.count(page) > 1)
+
+
+def test_an_empty_pool_asks_for_pages_before_it_refuses():
+    pool = PagePool(3, 32)
+    spare = [pool.allocate() for _ in range(3)]
+    asked = []
+
+    def give_back() -> bool:
+        asked.append(len(spare))
+        if not spare:
+            return False
+        pool.release(spare.pop())
+        return True
+
+    pool.give_back = give_back
+    table = PageTable(pool)
+    table.make_writable(0, 3 * 32)
+    assert asked == [3, 2, 1]
+    with pytest.raises(ResourceError):
+        table.make_writable(3 * 32, 4 * 32)
+    assert asked[-1] == 0
+    assert len(table.pages) == 3
+
+
+def test_giving_back_what_frees_nothing_is_followed_by_asking_again():
+    pool = PagePool(1, 32)
+    page = pool.allocate()
+    pool.share(page)
+    pool.give_back = lambda: pool.num_free == 0 and pool.release(page) is None
+    assert pool.allocate() == page

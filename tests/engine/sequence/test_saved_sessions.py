@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -75,6 +76,12 @@ def test_what_was_saved_goes_on_bit_for_bit(case: str, tmp_path: Path):
         warm = talk(model, sessions, longer, 20, 92)
         np.testing.assert_array_equal(talk(other, again, longer, 20, 92), warm)
     assert pages_are_all_accounted_for(other, again)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no permission bits")
+def test_nobody_else_may_read_the_file(tmp_path: Path):
+    saved_bytes(tmp_path)
+    assert (tmp_path / "whole").stat().st_mode & 0o077 == 0
 
 
 def test_the_most_valuable_is_written_when_not_all_fits(tmp_path: Path):

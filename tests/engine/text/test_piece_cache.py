@@ -33,7 +33,7 @@ def test_short_texts_are_encoded_each_time():
 
 def test_the_longest_unused_texts_are_given_up():
     encoder = Encoder()
-    cache = PieceCache(encoder.encode, most_ids=3 * LEAST_CHARS + 10)
+    cache = PieceCache(encoder.encode, most_ids=3 * (LEAST_CHARS + 64) + 10)
     for char in "abcadae":  # a stays in use
         cache.encode(char * LEAST_CHARS)
     del encoder.asked[:]
