@@ -11,6 +11,8 @@ is measured in this process too, without pipes and HTTP: the difference is what 
 from __future__ import annotations
 
 import argparse
+import http.client
+import itertools
 import json
 import selectors
 import socket
@@ -25,6 +27,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bench.server_process import HOST, ServerError, ServerProcess  # noqa: E402  # needs the path
+from engine.core.config import RunConfig  # noqa: E402
+from engine.sequence.scheduler import Scheduler  # noqa: E402
+from engine.worker.loading import load_model  # noqa: E402
+from engine.worker.messages import SamplingParams, Start  # noqa: E402
 
 PROMPT = "Tell me a long story."
 FILLER = "The quick brown fox jumps over the lazy dog. "
@@ -67,7 +73,7 @@ class Stream:
     def longest_gap_s(self) -> float:
         """Between two events of the answer."""
         times = self.event_times
-        return max((b - a for a, b in zip(times, times[1:], strict=False)), default=0.0)
+        return max((b - a for a, b in itertools.pairwise(times)), default=0.0)
 
     def _finish(self) -> None:
         self.connection.close()
@@ -189,7 +195,7 @@ def measure_pause(
         reads.append(long.event_times[0] - long.began_at)
         during = [t for t in running.event_times if long.began_at <= t <= long.event_times[0]]
         edges = [long.began_at, *during, long.event_times[0]]
-        gaps.append(max(b - a for a, b in zip(edges, edges[1:], strict=False)))
+        gaps.append(max(b - a for a, b in itertools.pairwise(edges)))
         running.connection.close()
     return {
         "prompt_tokens": count_tokens(port, words),
@@ -248,8 +254,6 @@ def count_tokens(port: int, text: str) -> int:
 
 def post(port: int, path: str, body: dict[str, object]) -> dict[str, object]:
     """One JSON answer."""
-    import http.client
-
     connection = http.client.HTTPConnection(HOST, port, timeout=60)
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
     value = json.loads(connection.getresponse().read())
@@ -261,14 +265,7 @@ def post(port: int, path: str, body: dict[str, object]) -> dict[str, object]:
 
 def measure_bare(arguments: argparse.Namespace) -> dict[str, object]:
     """The same rates without pipes and HTTP."""
-    from engine.core.config import RunConfig
-    from engine.sequence.scheduler import Scheduler
-    from engine.worker.loading import load_model
-    from engine.worker.messages import SamplingParams, Start
-
-    config = RunConfig(
-        model=arguments.model, threads=arguments.threads, parallel=arguments.streams
-    )
+    config = RunConfig(model=arguments.model, threads=arguments.threads, parallel=arguments.streams)
     loaded = load_model(config)
 
     def bare_rate(count: int) -> float:

@@ -53,6 +53,7 @@ class AnswerConstraint:
         self.num_redrawn = 0
         self._vocabulary = vocabulary
         self._bits = np.zeros((vocabulary.vocab_size + 31) // 32, np.int32)
+        self._buffer = np.zeros(0, np.float32)  # of masked logits; made anew they cost page faults
         self._history: deque[Position] = deque(maxlen=HISTORY)
         self._form = _Form(start, vocabulary)
         self._position = self._form.start()
@@ -111,13 +112,16 @@ class AnswerConstraint:
         self._position = position
 
     def _masked(self, logits: FloatArray, allowed: Allowed) -> FloatArray:
-        """A copy in which what is not allowed is minus infinity."""
+        """A copy in which what is not allowed is minus infinity; the next call overwrites it."""
+        if len(self._buffer) != len(logits):
+            self._buffer = np.empty_like(logits)
+        masked = self._buffer
         if allowed.is_except:
-            masked = logits.copy()
+            np.copyto(masked, logits)
             masked[allowed.ids] = -np.inf
             return masked
+        masked.fill(-np.inf)
         if allowed.cursor is None:
-            masked = np.full_like(logits, -np.inf)
             masked[allowed.ids] = logits[allowed.ids]
             return masked
         allowed.cursor.mask(self._bits)
@@ -126,7 +130,8 @@ class AnswerConstraint:
         if may_come[self._vocabulary.eos_id]:  # the text may end here
             may_come[self._form.stop_ids] = True
         may_come[allowed.ids] = True
-        return np.where(may_come, logits, np.float32(-np.inf))
+        np.copyto(masked, logits, where=may_come)
+        return masked
 
 
 class _Form:

@@ -23,6 +23,8 @@ LOWEST_TEMPERATURE = 1e-4  # as good as greedy; a smaller one would divide by ze
 def top_candidates(logits: FloatArray, k: int) -> IdArray:
     """Ids of the k largest logits, `[min(k, V)]`, best first, ties by lower id.
 
+    There may be fewer where logits are minus infinity (tokens that must not come).
+
     >>> top_candidates(np.array([1.0, 3.0, 2.0, 3.0], np.float32), 3)
     array([1, 3, 2])
     """
@@ -35,8 +37,11 @@ def top_candidates(logits: FloatArray, k: int) -> IdArray:
     maxima = logits[: num_blocks * block].reshape(num_blocks, block).max(axis=1)  # (num_blocks,)
     # The k blocks of largest maximum hold k values that are at least this; so do the k best.
     bound = np.partition(maxima, num_blocks - k)[num_blocks - k]
-    ids = np.flatnonzero(logits >= bound)
-    return ids[np.argsort(-logits[ids], kind="stable")[:k]]
+    # A bound of minus infinity: few tokens may come, and sorting all others would take 1 ms.
+    is_among_best = logits > bound if bound == -np.inf else logits >= bound
+    ids = is_among_best.nonzero()[0]
+    best: IdArray = ids[(-logits[ids]).argsort(kind="stable")[:k]]
+    return best
 
 
 def softmax(logits: FloatArray, temperature: float = 1.0) -> ProbabilityArray:

@@ -11,11 +11,14 @@ whatever else runs in the same batch.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import EngineError
 from engine.decode.filters import (
+    LOWEST_TEMPERATURE,
     IdArray,
     ProbabilityArray,
     min_p_count,
@@ -34,6 +37,7 @@ FIRST_CANDIDATES = 512
 CANDIDATE_GROWTH = 8
 
 DRAW_BLOCK = 512
+FEW_CANDIDATES = 64  # of top_k
 
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
 _MASK = (1 << 64) - 1
@@ -75,13 +79,18 @@ class Sampler:
         use_penalties = use_penalties and self._penalties.is_active
         if use_penalties or self._biases.is_active:
             logits = logits.copy()
-            self._biases.apply(logits)
+            if self._biases.is_active:
+                self._biases.apply(logits)
             if use_penalties:
                 self._penalties.apply(logits)
-        if self._params.temperature == 0:
+        params = self._params
+        if params.temperature == 0:
             return int(np.argmax(logits))
-        ids, probabilities = candidates(logits, self._params)
-        return int(ids[draw(probabilities, uniform(self._params.seed, self.num_seen))])
+        u = uniform(params.seed, self.num_seen)
+        if 0 < params.top_k <= FEW_CANDIDATES:
+            return draw_of_few(logits, params, u)
+        ids, probabilities = candidates(logits, params)
+        return int(ids[draw(probabilities, u)])
 
     def note(self, token_id: int) -> None:
         """A token, sampled or forced, became part of the answer."""
@@ -115,6 +124,34 @@ def candidates(
     return ids, probabilities
 
 
+def draw_of_few(logits: FloatArray, params: SamplingParams, u: float) -> int:
+    """What `draw` takes of `candidates` for a small top_k; numbers of Python are faster for those.
+
+    Args:
+        logits: `[V]`, after biases and penalties.
+        params: temperature > 0, top_k > 0, top_p and min_p are used.
+        u: in [0, 1).
+    """
+    ids = top_candidates(logits, params.top_k)
+    values: list[float] = logits[ids].tolist()
+    temperature = max(params.temperature, LOWEST_TEMPERATURE)
+    weights = [math.exp((value - values[0]) / temperature) for value in values]
+    least = min(params.min_p, 1.0)  # of the largest weight, which is 1
+    mass = params.top_p * (1 - 1e-9) * math.fsum(weights) if params.top_p < 1 else math.inf
+    total, count = 0.0, 0
+    for weight in weights:
+        if weight < least or total >= mass:
+            break
+        total += weight
+        count += 1
+    target = u * total
+    for index in range(count):
+        target -= weights[index]
+        if target < 0 and weights[index] > 0:
+            return int(ids[index])
+    return int(ids[max(index for index in range(count) if weights[index] > 0)])  # rounded up
+
+
 def _nucleus(logits: FloatArray, params: SamplingParams) -> tuple[IdArray, ProbabilityArray, int]:
     """Descending candidates of the whole vocabulary, and how many of them top_p keeps.
 
@@ -125,7 +162,7 @@ def _nucleus(logits: FloatArray, params: SamplingParams) -> tuple[IdArray, Proba
     while True:
         ids = top_candidates(logits, size)
         probabilities = everything[ids]
-        is_all = len(ids) == len(logits)
+        is_all = len(ids) < size or len(ids) == len(logits)
         if is_all or (params.top_p < 1 and probabilities.sum() >= params.top_p):
             count = top_p_count(probabilities, params.top_p) if params.top_p < 1 else len(ids)
             return ids, probabilities, count

@@ -83,7 +83,7 @@ class PassResult:
 
     def logits_of(self, entry: int) -> FloatArray:
         """Logits of one entry's rows, `[k, V]`."""
-        first, stop = np.searchsorted(self.logit_rows, self.seq_start[entry : entry + 2])
+        first, stop = self.logit_rows.searchsorted(self.seq_start[entry : entry + 2])
         return self.logits[first:stop]
 
     def streams_of(self, entry: int) -> FloatArray:

@@ -1,0 +1,217 @@
+"""What does it cost to hold an answer to a JSON schema?
+
+    python bench/constraints.py --tokens 400 --rounds 7
+
+The same answer is generated twice, in this process: held to a schema, and with the same tokens forced
+upon a free answer. The schema has enums, nested objects, arrays, numbers and strings. Rounds alternate
+and the medians count. `mask_us` (processor time) is the time within the constraint alone (mask, choice, moving on) less
+that of the same choice without one; `share` is that of the time of a token.
+
+    python bench/constraints.py --vocabulary 248320
+
+measures the constraint alone on a vocabulary of that size: the bundled model's tokens, then made-up
+ones. A real model of that size takes 10 ms and more for a token.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from engine.core.config import BUNDLED_MODEL, RunConfig  # noqa: E402  # needs the path
+from engine.core.gguf_header import read_model_header  # noqa: E402
+from engine.decode.constraint import AnswerConstraint  # noqa: E402
+from engine.decode.grammar_vocabulary import GrammarVocabulary  # noqa: E402
+from engine.decode.sampling import Sampler  # noqa: E402
+from engine.sequence.scheduler import Scheduler  # noqa: E402
+from engine.text.grammar import answer_grammar  # noqa: E402
+from engine.text.output_rules import ANY_TOOL, FormatKind, ResponseFormat  # noqa: E402
+from engine.text.tokenizer import Tokenizer  # noqa: E402
+from engine.text.vocabulary import Vocabulary, read_vocabulary  # noqa: E402
+from engine.worker.answer_limits import ordered_stop_ids  # noqa: E402
+from engine.worker.loading import load_model  # noqa: E402
+from engine.worker.messages import Constraint, SamplingParams, Start, Tokens  # noqa: E402
+
+SCHEMA: dict[str, object] = {
+    "type": "array",
+    "minItems": 1000,
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 40},
+            "kind": {"enum": ["alpha", "beta", "gamma"]},
+            "size": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]},
+            "tags": {"type": "array", "items": {"type": "string", "maxLength": 20}, "maxItems": 5},
+            "ok": {"type": "boolean"},
+        },
+        "required": ["name", "kind", "size", "tags", "ok"],
+    },
+}
+SAMPLING = SamplingParams(temperature=1.0, top_k=20, top_p=0.95, seed=1)
+FloatArray = npt.NDArray[np.float32]
+
+
+def main() -> int:
+    """Measure and print; 0."""
+    parser = argparse.ArgumentParser(description="The cost of a constraint.")
+    parser.add_argument("--tokens", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=0, help="of the engine; 0 = its default")
+    parser.add_argument("--vocabulary", type=int, default=0, help="measure the constraint alone")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    arguments = parser.parse_args()
+    report = measure_alone(arguments) if arguments.vocabulary else measure_in_model(arguments)
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        for key, value in report.items():
+            print(f"{key:<24} {value}")
+    return 0
+
+
+def constraint_of_schema() -> Constraint:
+    """What the schema makes of an answer."""
+    made = answer_grammar([], ANY_TOOL, ResponseFormat(FormatKind.JSON_SCHEMA, SCHEMA)).constraint
+    if made is None:
+        raise RuntimeError("the schema makes no constraint")
+    return made
+
+
+def measure_in_model(arguments: argparse.Namespace) -> dict[str, float]:
+    """Time of a token in the scheduler, held to the schema and free."""
+    loaded = load_model(RunConfig(model=BUNDLED_MODEL, threads=arguments.threads))
+    tokenizer = Tokenizer.from_metadata(loaded.header.metadata)
+    vocabulary = GrammarVocabulary(tokenizer)
+    held_start = Start(
+        "a",
+        tuple(tokenizer.encode("A list of things:")),
+        arguments.tokens,
+        ordered_stop_ids(tokenizer),
+        SAMPLING,
+        constraint=constraint_of_schema(),
+    )
+
+    def token_us(start: Start, spent: list[float]) -> float:
+        def constrain(start: Start) -> AnswerConstraint:
+            constraint = AnswerConstraint(start, vocabulary)
+            constraint.choose = timed(constraint.choose, spent)  # type: ignore[method-assign]
+            return constraint
+
+        events: list[object] = []
+        scheduler = Scheduler(loaded.model, loaded.limits, events.append, constrain=constrain)
+        scheduler.submit(start)
+        scheduler.step()
+        began_at = time.perf_counter()
+        while scheduler.has_work:
+            scheduler.step()
+        took_s = time.perf_counter() - began_at
+        count = sum(len(event.token_ids) for event in events if isinstance(event, Tokens))
+        return took_s / (count - 1) * 1e6
+
+    free_start = replace(held_start, constraint=None, stop_ids=())
+    held, free, inside = [], [], []
+    for _ in range(arguments.rounds):
+        spent: list[float] = []
+        held.append(token_us(held_start, spent))
+        free.append(token_us(free_start, []))
+        inside.append(statistics.median(spent) * 1e6)
+    choice_us = sample_us(len_of(vocabulary))
+    loaded.close()
+    mask_us = statistics.median(inside) - choice_us
+    token = statistics.median(free)
+    return {
+        "held_token_us": round(statistics.median(held), 1),
+        "free_token_us": round(token, 1),
+        "mask_us": round(mask_us, 1),
+        "share_percent": round(100 * mask_us / token, 1),
+    }
+
+
+def measure_alone(arguments: argparse.Namespace) -> dict[str, float]:
+    """The constraint with a vocabulary of any size, on random logits."""
+    began_at = time.perf_counter()
+    vocabulary = GrammarVocabulary(padded_tokenizer(arguments.vocabulary))
+    built_s = time.perf_counter() - began_at
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(16, arguments.vocabulary)).astype(np.float32) * 3
+    start = Start("a", (1,), 10_000, (0,), SAMPLING, constraint=constraint_of_schema())
+    times: list[float] = []
+    while len(times) < arguments.tokens:
+        constraint, sampler = AnswerConstraint(start, vocabulary), Sampler(SAMPLING)
+        choose = timed(constraint.choose, times)
+        for i in range(min(200, arguments.tokens)):
+            sampler.note(choose(rows[i % len(rows)], sampler.sample))
+    choice_us = sample_us(arguments.vocabulary)
+    micro = np.array(times) * 1e6 - choice_us
+    return {
+        "vocabulary_built_s": round(built_s, 2),
+        "choice_alone_us": round(choice_us, 1),
+        "mask_median_us": round(float(np.median(micro)), 1),
+        "mask_p95_us": round(float(np.percentile(micro, 95)), 1),
+        "mask_max_us": round(float(micro.max()), 1),
+    }
+
+
+def timed(
+    choose: Callable[[FloatArray, Callable[[FloatArray], int]], int], times: list[float]
+) -> Callable[[FloatArray, Callable[[FloatArray], int]], int]:
+    """The same, and how long each call took."""
+
+    def wrapped(logits: FloatArray, sample: Callable[[FloatArray], int]) -> int:
+        began_at = time.thread_time()
+        token_id = choose(logits, sample)
+        times.append(time.thread_time() - began_at)
+        return token_id
+
+    return wrapped
+
+
+def sample_us(size: int) -> float:
+    """Time of a choice without a constraint."""
+    logits = np.random.default_rng(0).normal(size=size).astype(np.float32) * 3
+    sampler = Sampler(SAMPLING)
+    times = []
+    for _ in range(300):
+        began_at = time.thread_time()
+        sampler.sample(logits)
+        times.append(time.thread_time() - began_at)
+    return statistics.median(times) * 1e6
+
+
+def len_of(vocabulary: GrammarVocabulary) -> int:
+    """Its number of tokens."""
+    return vocabulary.vocab_size
+
+
+def padded_tokenizer(size: int) -> Tokenizer:
+    """The bundled model's tokenizer with made-up words behind its own."""
+    known = read_vocabulary(read_model_header(BUNDLED_MODEL).metadata)
+    parts = [token for token in known.tokens if token.isascii() and token.isalpha()]
+    random = np.random.default_rng(1)
+    tokens, seen = list(known.tokens), set(known.tokens)
+    while len(tokens) < size:
+        left, right = random.integers(0, len(parts), 2)
+        word = ("\u0120" if random.random() < 0.5 else "") + parts[left] + parts[right]
+        if word not in seen:
+            seen.add(word)
+            tokens.append(word)
+    kinds = [1] * len(tokens)
+    for token_id in known.special_ids.values():
+        kinds[token_id] = 3
+    return Tokenizer(Vocabulary(tokens, kinds, list(known.merges), known.eos_id))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
