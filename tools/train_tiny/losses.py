@@ -11,6 +11,7 @@ from tools.train_tiny.model import TinyModel, TrunkOutput
 
 BALANCE_WEIGHT = 0.01
 MTP_WEIGHT = 0.3
+TRUNK_SHARE = 0.5  # of the draft loss's gradient that reaches the trunk
 INDEXER_WEIGHT = 0.1
 
 
@@ -39,9 +40,15 @@ def mtp_loss(
     share: float,
     with_indexer: bool,
 ) -> Tensor:
-    """The draft head's loss on a share of the rows; the trunk gets no gradient from it."""
+    """The draft head's loss on a share of the rows.
+
+    Part of the gradient reaches the trunk: to guess how a copy goes on, the head has to find the
+    given token in earlier streams, and a trunk that hears nothing of that forgets it.
+    """
     rows = int(targets.shape[0] * share)
-    _, mixed, balance, x = model.mtp(out.streams[:rows].detach(), targets[:rows])
+    streams = out.streams[:rows]
+    streams = streams.detach() + TRUNK_SHARE * (streams - streams.detach())
+    _, mixed, balance, x = model.mtp(streams, targets[:rows])
     # Position i is given token i + 1 and guesses token i + 2; the last position has no target.
     kept = (weights[:rows, 1:] > 0).nonzero(as_tuple=True)
     head = model.params["output.weight"].detach()

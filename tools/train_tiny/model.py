@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from tools.train_tiny import layers
+from tools.train_tiny.copy_start import favour_copying
 from tools.train_tiny.layers import Params, Streams, linear, rms
 from tools.train_tiny.shape import TinyShape
 from tools.train_tiny.tensors import tensor_shapes
 
-OUTPUT_SCALE = 0.06
 MEMORIES = (1000.0, 100.0, 400.0, 20.0)
 
 
@@ -35,30 +35,8 @@ def init_params(shape: TinyShape, seed: int) -> dict[str, Tensor]:
         name: _init_tensor(name, size, shape, generator)
         for name, size in tensor_shapes(shape).items()
     }
-    # Copying a token is then passing its embedding on, for all tokens alike.
-    params["output.weight"] = params["token_embd.weight"] * OUTPUT_SCALE
-    for layer, kind in enumerate(shape.layer_kinds):
-        if kind == "L":
-            _favour_looking_back(params, f"blk.{layer}.", shape)
-    if shape.num_mtp_layers:
-        favour_copied_drafts(params, shape, generator)
+    favour_copying(params, shape, generator)
     return {name: value.requires_grad_() for name, value in params.items()}
-
-
-def _favour_looking_back(params: dict[str, Tensor], prefix: str, shape: TinyShape) -> None:
-    """Starts a linear layer's first key head as: what followed the last token like this one?
-
-    Its queries and keys project alike, but keys are made of the token before; so the layer's state
-    maps a token to its follower. Training may do with it what it likes.
-    """
-    dim, keys = shape.linear_head_dim, shape.linear_k_heads * shape.linear_head_dim
-    projection = params[prefix + "attn_qkv.weight"]
-    projection[keys : keys + dim] = projection[:dim]
-    taps = params[prefix + "ssm_conv1d.weight"] * 0.2
-    taps[:, -1] += 1.0
-    taps[keys : keys + dim, -1] -= 1.0
-    taps[keys : keys + dim, -2] += 1.0
-    params[prefix + "ssm_conv1d.weight"] = taps
 
 
 def _init_tensor(
@@ -90,39 +68,6 @@ def _init_tensor(
     if kind in ("attn_output", "ssm_out", "ffn_down_exps", "ffn_down_shexp"):
         std /= math.sqrt(2 * shape.num_layers)
     return normal(std)
-
-
-def favour_copied_drafts(
-    params: dict[str, Tensor], shape: TinyShape, generator: torch.Generator
-) -> None:
-    """Starts the draft head's first key head as: where was the given token, and what came then?
-
-    The head is given the token after each position. Half of its input is made of that token, half
-    of the streams, both by one projection: queries read the first half, keys the second, and
-    values pass the first half on towards the output.
-    """
-    prefix, hidden, dim = f"blk.{shape.num_layers}.", shape.hidden_size, shape.head_dim
-    half = hidden // 2
-
-    def orthogonal(rows: int, columns: int) -> Tensor:
-        return torch.linalg.qr(torch.randn(columns, rows, generator=generator)).Q.T.contiguous()
-
-    shared = orthogonal(half, hidden)
-    joined = torch.zeros(hidden, 2 * hidden)
-    joined[:half, :hidden], joined[half:, hidden:] = shared, shared
-    params[prefix + "nextn.eh_proj.weight"] = joined
-    groups = shape.num_heads // shape.num_kv_heads
-    looking = orthogonal(dim, half)
-    queries = params[prefix + "attn_q.weight"].view(shape.num_heads, 2 * dim, hidden)
-    keys = params[prefix + "attn_k.weight"].view(shape.num_kv_heads, dim, hidden)
-    values = params[prefix + "attn_v.weight"].view(shape.num_kv_heads, dim, hidden)
-    out = params[prefix + "attn_output.weight"].view(hidden, shape.num_heads, dim)
-    passed = orthogonal(dim, half)
-    keys[0, :, :half], keys[0, :, half:] = 0.0, looking
-    values[0, :, :half], values[0, :, half:] = passed, 0.0
-    for head in range(groups):
-        queries[head, :dim, :half], queries[head, :dim, half:] = looking, 0.0
-        out[:, head] = (passed @ shared).T
 
 
 class TinyModel:
