@@ -141,6 +141,11 @@ class LazyVocabulary:
             ) from self._error
         return self._made
 
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that a token stands for; none when the vocabulary could not be made."""
+        self._thread.join()
+        return b"" if self._made is None else self._made.token_bytes(token_id)
+
     def _run(self) -> None:
         try:
             self._made = self._make()

@@ -7,6 +7,7 @@ logits and no text; the real and the scripted worker use the same rules.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.worker.messages import Start
@@ -15,6 +16,8 @@ from engine.worker.messages import Start
 # are allowed, `Start.repeat_stop_tokens`: ruled lines and blanks are honest text.)
 MAX_PHRASE_TOKENS = 8
 PHRASE_REPEATS = 40
+
+MAX_CHARACTER_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,23 @@ class Outcome:
     is_kept: bool = True
     append: tuple[int, ...] = ()
     reason: str | None = None
+
+
+def ends_inside_character(data: bytes) -> bool:
+    """Whether the last character of a UTF-8 text lacks bytes; what is no UTF-8 lacks none.
+
+    >>> ends_inside_character("ä".encode()[:1]), ends_inside_character("ä".encode())
+    (True, False)
+    """
+    for length, byte in enumerate(reversed(data[-MAX_CHARACTER_BYTES:]), 1):
+        if byte & 0xC0 != 0x80:  # the character's first byte
+            return length < {0b110: 2, 0b1110: 3, 0b11110: 4}.get(_leading(byte), 1)
+    return False
+
+
+def _leading(byte: int) -> int:
+    """The bits of a first byte that tell the character's length."""
+    return byte >> 5 if byte < 0xE0 else byte >> 4 if byte < 0xF0 else byte >> 3
 
 
 class Repeats:
@@ -77,7 +97,10 @@ class AnswerRules:
         is_in_call: whether the last token stands inside a tool call (no penalties there).
     """
 
-    def __init__(self, start: Start, context: int) -> None:
+    def __init__(
+        self, start: Start, context: int, token_bytes: Callable[[int], bytes] | None = None
+    ) -> None:
+        """Begin an answer; `token_bytes`, if known, keeps characters whole at the budget's end."""
         self.num_generated = 0
         self.is_in_call = False
         self._start = start
@@ -86,6 +109,9 @@ class AnswerRules:
         self._is_thinking = start.think_close_id >= 0
         self._can_rescue = self._is_thinking and bool(start.rescue_ids)
         self._repeats = Repeats(start.repeat_stop_tokens)
+        self._token_bytes = token_bytes
+        self._has_budget = start.think_budget > 0
+        self._recent: deque[int] = deque(maxlen=MAX_CHARACTER_BYTES)
 
     def drop_late(self, forced: deque[int]) -> None:
         """Drop tokens that were to close thinking which the model has closed meanwhile."""
@@ -107,12 +133,26 @@ class AnswerRules:
             return Outcome(reason="length" if is_cap else "context")
         if self._repeats.is_stuck:
             return Outcome(reason="repeat")
-        if self._is_thinking and self.num_generated == start.think_budget:
+        if self._is_thinking and self._is_budget_used():
+            self._has_budget = False
             return Outcome(append=start.budget_ids)
         return Outcome()
 
+    def _is_budget_used(self) -> bool:
+        """Whether thinking ends here: not inside a character, while there is room to wait."""
+        start = self._start
+        if not self._has_budget or self.num_generated < start.think_budget:
+            return False
+        room_left = self._room - self.num_generated - len(start.budget_ids) - 1
+        if self._token_bytes is None or room_left < 1:
+            return True
+        tail = b"".join(map(self._token_bytes, self._recent))
+        late = self.num_generated - start.think_budget
+        return late >= MAX_CHARACTER_BYTES or not ends_inside_character(tail)
+
     def _note(self, token_id: int) -> None:
         start = self._start
+        self._recent.append(token_id)
         self._repeats.note(token_id)
         if token_id == start.think_close_id:
             self._is_thinking = False

@@ -117,6 +117,7 @@ class Scheduler:
         clock: seconds.
         sessions: keeps conversations warm; None = every request begins anew.
         constrain: makes what holds a request's answer to its form; None = answers are free.
+        token_bytes: what a token stands for; None = thinking may be ended inside a character.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Scheduler:
         clock: Callable[[], float] = time.perf_counter,
         sessions: Sessions | None = None,
         constrain: Callable[[Start], AnswerConstraint] | None = None,
+        token_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
         self._model = model
         self._limits = limits
@@ -136,6 +138,7 @@ class Scheduler:
         self._clock = clock
         self._sessions = sessions
         self._constrain = constrain
+        self._token_bytes = token_bytes
         self._waiting: deque[Start] = deque()
         self._running: list[RunningRequest] = []
         self._open: frozenset[RunningRequest] = frozenset()  # in the pass that is left open
@@ -277,7 +280,7 @@ class Scheduler:
             request = RunningRequest(
                 start=start,
                 state=state,
-                rules=AnswerRules(start, self._limits.context),
+                rules=AnswerRules(start, self._limits.context, self._token_bytes),
                 sampler=Sampler(start.sampling),
                 visit=Visit(self._sessions, start.prompt, start.shared_prefix, start.turn_start),
                 began_at=self._clock(),

@@ -193,6 +193,7 @@ class Worker:
             between_layers=self._between_layers,
             sessions=self._loaded.sessions,
             constrain=lambda start: AnswerConstraint(start, vocabulary.get()),
+            token_bytes=vocabulary.token_bytes,
         )
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)

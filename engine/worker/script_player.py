@@ -188,7 +188,7 @@ class ScriptPlayer:
             sentence = "The script has no answer left for this request."
             self._channel.send(Done(start.request_id, "error", Timings(), sentence))
             return
-        rules = AnswerRules(start, self._script.context)
+        rules = AnswerRules(start, self._script.context, self._tokenizer.token_bytes)
         playing = _Playing(start, answer, rules, self._clock())
         playing.forced = self._forced_early.pop(start.request_id, deque())
         playing.steps = self._steps(playing)

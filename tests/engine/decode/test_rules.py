@@ -4,7 +4,7 @@ from collections import deque
 
 import pytest
 
-from engine.decode.rules import AnswerRules
+from engine.decode.rules import AnswerRules, ends_inside_character
 from engine.worker.messages import SamplingParams, Start
 
 
@@ -116,3 +116,40 @@ def test_forced_tokens_that_come_too_late_to_close_thinking_are_dropped():
     rest = deque((10,))  # what follows the close goes on
     subject.drop_late(rest)
     assert list(rest) == [10]
+
+
+@pytest.mark.parametrize(
+    ("data", "is_inside"),
+    [
+        (b"", False),
+        (b"a", False),
+        ("ä".encode()[:1], True),
+        ("ä".encode(), False),
+        ("你".encode()[:2], True),
+        ("😀".encode()[:3], True),
+        ("😀".encode(), False),
+        ("x😀".encode(), False),
+        (b"\xff", False),
+        (b"\x80\x80\x80\x80", False),
+    ],
+)
+def test_a_text_ends_inside_a_character_or_not(data, is_inside):
+    assert ends_inside_character(data) is is_inside
+
+
+def test_thinking_ends_at_the_border_of_a_character_when_its_budget_is_used_up():
+    emoji = dict(zip((20, 21, 22), (b"\xf0\x9f", b"\x98", b"\x80"), strict=True))
+    start = Start(
+        *("r", (5,), 100, (1,), SamplingParams()),
+        think_close_id=9,
+        think_budget=2,
+        budget_ids=(8, 9),
+    )
+    subject = AnswerRules(start, 1000, lambda token_id: emoji.get(token_id, b"x"))
+    outcomes = [subject.accept(token_id).append for token_id in (7, 20, 21, 22, 7)]
+    assert outcomes == [(), (), (), (8, 9), ()]
+    broken = AnswerRules(start, 1000, lambda _: b"\xf0")
+    outcomes = [broken.accept(20).append for _ in range(8)]
+    assert outcomes.count((8, 9)) == 1  # bytes that never become one do not hold it up for ever
+    tight = AnswerRules(start, 6, lambda _: b"\xf0")  # no room to wait
+    assert [tight.accept(20).append for _ in range(2)] == [(), (8, 9)]
