@@ -13,7 +13,13 @@ from engine.core.config import Effort, RunConfig
 from engine.server.anthropic_messages import read_messages
 from engine.server.anthropic_thinking import read_thinking
 from engine.server.anthropic_tools import read_tools
-from engine.server.errors import missing, unsupported_parameter, unsupported_value
+from engine.server.errors import (
+    THREAD_UNSUPPORTED,
+    ApiError,
+    missing,
+    unsupported_parameter,
+    unsupported_value,
+)
 from engine.server.fields import Fields
 from engine.server.generation_request import Conversation, GenerationRequest
 from engine.server.sampling_fields import read_sampling, read_stops
@@ -22,14 +28,13 @@ from engine.text.output_rules import FREE_TEXT, FormatKind, ResponseFormat
 
 logger = logging.getLogger(__name__)
 
-
 KNOWN = frozenset(
     {
         *("model", "messages", "system", "max_tokens", "stream", "tools", "tool_choice"),
         *("thinking", "output_config", "output_format", "stop_sequences", "temperature"),
         *("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "seed", "logit_bias"),
         *("repetition_penalty", "repeat_penalty", "penalty_last_n", "repeat_last_n", "stop"),
-        *("reasoning_budget_tokens", "fit_max_tokens", "mcp_servers"),
+        *("reasoning_budget_tokens", "fit_max_tokens", "mcp_servers", "thread"),
         # hints, accepted and ignored
         *("metadata", "service_tier", "cache_control", "container", "context_management"),
         *("betas", "speed", "inference_geo", "diagnostics"),
@@ -83,6 +88,10 @@ def read_conversation(body: Fields, config: RunConfig) -> tuple[Conversation, in
     """
     if body.array("mcp_servers"):
         raise unsupported_parameter("mcp_servers", "the server connects to none for a request")
+    if body.get("thread") is not None:
+        # With this code the SDK's tool runner goes on by sending the whole conversation.
+        message = "thread is not supported: no conversation is kept here. Send all of it each time."
+        raise ApiError(400, THREAD_UNSUPPORTED, message, param="thread")
     messages = read_messages(body)
     tools = read_tools(body)
     effort, budget = read_thinking(body, config)

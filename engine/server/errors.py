@@ -33,6 +33,9 @@ ANTHROPIC_TYPES = {
     503: "overloaded_error",
 }
 
+# A code of Anthropic's own, by which their SDK knows what to do instead.
+THREAD_UNSUPPORTED = "thread_unsupported_request"
+
 # Seconds after which it is worth trying again (whole, at most 60).
 RETRY_AFTER = {"queue_full": 2, "model_loading": 5, "queue_timeout": 5, "insufficient_vram": 30}
 
@@ -96,7 +99,12 @@ class ApiError(Exception):
 
     def anthropic_body(self, request_id: str | None = None) -> dict[str, object]:
         """The whole body for `/v1/messages*`; without the id it is the data of an error event."""
-        error = {"type": self.anthropic_type, "message": self.anthropic_message()}
+        error: dict[str, object] = {
+            "type": self.anthropic_type,
+            "message": self.anthropic_message(),
+        }
+        if self.code == THREAD_UNSUPPORTED:
+            error["details"] = {"error_code": self.code}
         body: dict[str, object] = {"type": "error", "error": error}
         return body if request_id is None else {**body, "request_id": request_id}
 

@@ -60,6 +60,15 @@ def test_mcp_servers_are_refused():
     )
 
 
+@pytest.mark.parametrize("kind", ["create", "continue"])
+def test_threads_are_refused_with_the_code_that_the_sdk_knows(kind):
+    error = refused(thread={"type": kind, "previous_message_id": "msg_1"})
+    assert error.param == "thread"
+    details = error.anthropic_body()["error"]["details"]
+    assert details == {"error_code": "thread_unsupported_request"}
+    assert read(thread=None).cap == 100
+
+
 def test_an_endless_model_name_is_refused():
     assert refused(model="m" * 513).param == "model"
     assert read(model="").model is None

@@ -49,11 +49,16 @@ ANSWERS = {
     "CACHED": "Again.",
 }
 
+STREAMED = ("BIGFILE", "ONECALL")
+
 
 @pytest.fixture(scope="module")
 def server(start_server):
     answers = [{"when": word, "times": 0, "text": text} for word, text in ANSWERS.items()]
     answers[-1]["cached_tokens"] = 7
+    for answer in answers:
+        if answer["when"] in STREAMED:  # what comes at once is sent as one piece
+            answer.update(delay_ms=2, group=4)
     return start_server({"context": 32768, "answers": answers}, "--aliases", "second-name")
 
 
@@ -259,7 +264,7 @@ def test_a_file_in_an_argument_arrives_piece_by_piece_and_exactly(client, server
         fragments = [event.partial_json for event in stream if event.type == "input_json"]
         message = stream.get_final_message()
     assert message.content[0].input == {"content": FILE}
-    assert len(fragments) > 200
+    assert len(fragments) > 50
     whole = post(server, "BIGFILE", tools=[WRITE], max_tokens=30_000).json()
     assert whole["content"][0]["input"] == {"content": FILE}
 
@@ -327,6 +332,14 @@ def test_parse_gives_the_model_that_was_asked_for(client):
     assert message.parsed_output == Trip(city="Lübeck", days=3)
 
 
+def test_a_streamed_answer_is_parsed_too(client):
+    messages = [{"role": "user", "content": "TITLE"}]
+    with client.messages.stream(
+        model="any", max_tokens=500, messages=messages, output_format=Trip
+    ) as stream:
+        assert stream.get_final_message().parsed_output == Trip(city="Lübeck", days=3)
+
+
 # -- counting ----------------------------------------------------------------------------------
 
 COUNTED = {
@@ -375,6 +388,29 @@ def test_a_billing_line_changes_no_prompt(server, client):
 def test_the_sdk_reads_the_model_list(client):
     models = list(client.models.list())
     assert [model.id for model in models] == ["stratum-tiny", "second-name"]
+
+
+def test_the_beta_part_of_the_sdk_works(client):
+    @anthropic.beta_tool
+    def get_weather(city: str) -> str:
+        """Current weather.
+
+        Args:
+            city: its name.
+        """
+        return f"PLAINLY 12 degrees in {city}"
+
+    runner = client.beta.messages.tool_runner(
+        model="any",
+        max_tokens=500,
+        tools=[get_weather],
+        messages=[{"role": "user", "content": "TWOCALLS"}],
+        betas=["interleaved-thinking-2025-05-14"],
+        max_iterations=2,
+    )
+    calling, answered = list(runner)
+    assert [block.input for block in calling.content] == [{"city": "Paris"}, {"city": "Rome"}]
+    assert answered.content[0].text == "No thoughts, an answer."
 
 
 def test_any_version_and_beta_header_is_accepted_and_none_is_needed(server):

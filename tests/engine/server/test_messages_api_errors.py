@@ -137,6 +137,13 @@ def test_a_cap_over_the_room_is_refused_with_three_numbers_when_it_may_not_be_lo
     assert message.startswith(f"{start}{counted['input_tokens']} + 5000 > 2048, ")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_schema_that_points_elsewhere_is_refused(server, stream):
+    form = {"type": "json_schema", "schema": {"$ref": "http://example.org/schema.json"}}
+    reply = post(server, "GOOD", output_config={"format": form}, stream=stream)
+    assert "http://example.org" in check_shape(reply, 400, "invalid_request_error")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "kind"),
     [
