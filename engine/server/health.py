@@ -21,13 +21,19 @@ def health_routes(front: Front) -> list[Route]:
             case WorkerState.LOADING:
                 progress = loaded_share(front.worker.progress)
                 return json_response({"status": "loading", "progress": progress}, 503)
-            case WorkerState.FAILED:
+            case WorkerState.FAILED if not _is_waiting_for_room(front):
                 message = "The model could not be loaded; see GET /status."
                 raise ApiError(503, "load_failed", message)
             case state:
                 return json_response({"status": "ok", "loaded": state is WorkerState.READY})
 
     return [Route("/health", health), Route("/v1/health", health)]
+
+
+def _is_waiting_for_room(front: Front) -> bool:
+    """Whether the next request may well load: others only use the graphics card for now."""
+    failure = front.worker.failure
+    return failure is not None and failure.code == "insufficient_vram"
 
 
 def loaded_share(progress: Progress | None) -> float:

@@ -157,3 +157,40 @@ def test_loading_waits_for_every_request_and_none_is_lost_while_unloading(start_
         for thread in threads:
             thread.join()
     assert statuses == [200] * 12
+
+
+NVML = """
+from pathlib import Path
+from types import SimpleNamespace
+
+def nvmlInit(): pass
+def nvmlShutdown(): pass
+def nvmlDeviceGetCount(): return 2
+def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceGetMemoryInfo(handle):
+    free_mib = int(Path(__file__).with_name("free.txt").read_text())
+    return SimpleNamespace(free=free_mib << 20, used=100 << 20)
+"""
+
+
+def test_a_card_that_others_use_delays_the_load_until_there_is_room(start_server, tmp_path):
+    (tmp_path / "pynvml.py").write_text(NVML, encoding="utf-8")  # NVIDIA's library of two cards
+    free = tmp_path / "free.txt"
+    free.write_text("400")
+    server = start_server(
+        HELLO,
+        *("--lazy-load", "--min-free-vram-mib", "1000"),
+        environment={"PYTHONPATH": str(tmp_path)},
+        wait=False,
+    )
+    for reply in (server.chat(), post(server, "/load")):
+        assert reply.status_code == 503
+        assert reply.json()["error"]["code"] == "insufficient_vram"
+        assert "800 MiB free; 1000 MiB are wanted" in reply.json()["error"]["message"]
+        assert 0 < int(reply.headers["retry-after"]) <= 60
+    assert server.http.get("/health").json() == {"status": "ok", "loaded": False}
+    assert server.status()["error"]["code"] == "insufficient_vram"
+    metrics = server.http.get("/metrics?format=json").json()
+    assert metrics["llm_vram_used_bytes"] == 2 * 100 << 20
+    free.write_text("500")
+    assert server.chat().status_code == 200
