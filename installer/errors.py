@@ -35,7 +35,7 @@ class HubError(DownloadError):
     """The hub answers, but does not give the files. Trying again does not help.
 
     Codes: `gated`, `token_refused`, `repository_missing`, `revision_missing`, `hub_file_missing`,
-    `mirror_ignores_range`, `hub_file_changed`, `hub_answer`.
+    `mirror_ignores_range`, `hub_file_changed`, `endpoint_unusable`, `hub_answer`.
     """
 
     code = "hub_answer"

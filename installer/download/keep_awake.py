@@ -91,15 +91,15 @@ class WindowsKeepAwake:
     @contextlib.contextmanager
     def hold(self, reason: str) -> Iterator[None]:  # noqa: ARG002  # Windows shows none
         """Require the system until the block ends; the screen may go dark."""
-        if sys.platform != "win32":
+        if sys.platform == "win32":
+            set_state = ctypes.windll.kernel32.SetThreadExecutionState
+            set_state(_ES_CONTINUOUS | _ES_SYSTEM_REQUIRED)
+            try:
+                yield
+            finally:
+                set_state(_ES_CONTINUOUS)
+        else:
             yield
-            return
-        set_state = ctypes.windll.kernel32.SetThreadExecutionState
-        set_state(_ES_CONTINUOUS | _ES_SYSTEM_REQUIRED)
-        try:
-            yield
-        finally:
-            set_state(_ES_CONTINUOUS)
 
 
 def system_keep_awake() -> KeepAwake:
