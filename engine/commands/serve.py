@@ -80,6 +80,12 @@ def run(arguments: argparse.Namespace) -> int:
     config = _with_environment_keys(config_from_arguments(arguments))
     if arguments.script is None and config.upstream is None:
         warn_of_processor(config)
+    if arguments.script is not None and config.upstream is not None:
+        raise ConfigError(
+            "A script stands for a model on this machine, and the setting upstream for one "
+            "elsewhere. Use one of them.",
+            params={"key": "upstream"},
+        )
     security = SecurityPolicy.from_config(config)
     settings = _settings_digest(config, arguments.script)
     ours = _running_server(config.port)

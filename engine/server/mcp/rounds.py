@@ -130,6 +130,8 @@ class ToolRounds(Generation):
             await self._go_on(self._runner.results, calls_allowed=not is_limit)
         end = self._total.end(self._last)
         self.active.timings = end.timings
+        self.active.prompt_tokens = self._total.prompt
+        self.active.cached_tokens = end.timings.cached_tokens
         yield end
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -404,6 +405,25 @@ def test_an_upstream_that_is_down_is_said_and_the_front_lives(start_server):
     assert front.http.get("/v1/models").status_code == 503
     assert front.http.get("/health").json()["loaded"] is False
     assert front.status()["upstream"] == {"url": "http://127.0.0.1:9", "reachable": False}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--upstream", "ftp://user:hidden-word@host"], "http://host:8000/v1"),
+        (["--upstream", "cluster:8000"], "http://host:8000/v1"),
+        (["--upstream", "http://host", "--script", "some.json"], "Use one of them"),
+    ],
+)
+def test_an_address_that_is_none_stops_the_start_and_is_not_shown(flags, words):
+    root = Path(__file__).parents[4]
+    command = [sys.executable, "-m", "engine", "serve", "--port", "0", *flags]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=root, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "hidden-word" not in done.stderr
 
 
 # -- another Stratum as the upstream -------------------------------------------------------------
