@@ -310,9 +310,9 @@ class Scheduler:
             return windows if self._is_window_due() else prompts
         return [*windows, *prompts]
 
-    def _is_window_due(self) -> bool:
-        """Whether those that decode have waited long enough."""
-        return self._clock() - self._window_at >= self._budget.slice_s
+    def _is_window_due(self, layer_s: float = 0.0) -> bool:
+        """Whether now is nearer to the end of the slice than after another layer of that time."""
+        return self._clock() - self._window_at + layer_s / 2 >= self._budget.slice_s
 
     def _windows(self) -> list[_Part]:
         """Short steps of all that are not in the open pass."""
@@ -416,7 +416,7 @@ class Scheduler:
             pass_s, longest_s = pass_s + layer_s, max(longest_s, layer_s)
             self._between_layers()
             if not _is_in_vain(parts):
-                self._serve_windows()
+                self._serve_windows(layer_s)
             if _is_in_vain(parts):
                 layers.close()
                 return None
@@ -442,9 +442,9 @@ class Scheduler:
                 layers.close()
                 return None
 
-    def _serve_windows(self) -> None:
+    def _serve_windows(self, layer_s: float) -> None:
         """Compute the short steps of others, when they have waited long enough."""
-        if not self._is_window_due():
+        if not self._is_window_due(layer_s):
             return
         self._end_cancelled()
         self._admit()

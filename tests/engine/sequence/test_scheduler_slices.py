@@ -104,8 +104,8 @@ def test_a_long_prompt_on_a_slow_machine_never_stops_a_stream_for_long():
         run.scheduler.step()
     run.scheduler.submit(start("b", prompt_of(1000, 1), max_tokens=3))
     run.finish()
-    # the slice, a layer over 64 rows (the least that is cut), and the stream's own pass
-    assert longest_gap(run.times("a")) < SLICE_S + (0.1 + 0.64) / NUM_LAYERS + 0.12 + 0.01
+    # a layer over 64 rows (the least that is cut) is longer than the slice; the stream's own pass
+    assert longest_gap(run.times("a")) < (0.1 + 0.64) / NUM_LAYERS + 0.14
     assert run.ids("a") == greedy_answer(prompt_of(5), 60)
     assert run.ids("b") == greedy_answer(prompt_of(1000, 1), 3)
 
