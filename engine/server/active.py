@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TypeVar
 
 from engine.server.errors import ApiError, not_found
 from engine.server.queue import Place, Ticket
 from engine.worker.messages import Timings
+
+T = TypeVar("T")
 
 
 class Phase(enum.StrEnum):
@@ -182,3 +185,21 @@ class ActiveRequests:
         if request is None:
             raise not_found("No request of this id is running or waiting.")
         return request
+
+
+async def unless_ended(active: ActiveRequest, waiting: Coroutine[object, object, T]) -> T | None:
+    """The coroutine's result, or None when the request's owner cancelled it meanwhile.
+
+    Raises:
+        ApiError: the request was aborted meanwhile.
+    """
+    work = asyncio.ensure_future(waiting)
+    ended = asyncio.ensure_future(active.end_now.wait())
+    try:
+        await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if active.abort_error is not None:
+            raise active.abort_error
+        return None if active.is_cancelled else work.result()
+    finally:
+        work.cancel()
+        ended.cancel()

@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.server.generation import ChoiceEnd
+from engine.server.steps import ChoiceEnd
 from engine.text.events import (
     CallDelta,
     CallEnd,

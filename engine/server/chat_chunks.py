@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from engine.server.generation import ChoiceEnd, Delta, PromptRead, Step
+from engine.server.steps import ChoiceEnd, Delta, PromptRead, Step
 from engine.text.events import (
     CallDelta,
     CallEnd,

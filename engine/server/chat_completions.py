@@ -27,17 +27,11 @@ from engine.server.chat_request import ChatRequest, read_chat_request
 from engine.server.delivery import streamed_response, whole_response
 from engine.server.errors import ApiError
 from engine.server.front import Front, new_id
-from engine.server.generation import (
-    Began,
-    ChoiceEnd,
-    Delta,
-    Generation,
-    PromptRead,
-    ToolEvent,
-)
+from engine.server.generation import Generation
 from engine.server.mcp.opt_in import admit_with_tools
 from engine.server.prepared import admit, prepare
 from engine.server.sse import DONE, data_event
+from engine.server.steps import Began, ChoiceEnd, Delta, PromptRead, ToolEvent
 
 
 @dataclass(frozen=True, slots=True)

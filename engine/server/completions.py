@@ -19,9 +19,10 @@ from engine.server.completions_request import CompletionRequest, read_completion
 from engine.server.context import output_room
 from engine.server.delivery import streamed_response, whole_response
 from engine.server.front import Front, new_id
-from engine.server.generation import Began, ChoiceEnd, Delta, Generation, GenerationPlan, Step
+from engine.server.generation import Generation
 from engine.server.prepared import Prepared, admit
 from engine.server.sse import DONE, data_event
+from engine.server.steps import Began, ChoiceEnd, Delta, GenerationPlan, Step
 from engine.text.events import ContentDelta
 
 

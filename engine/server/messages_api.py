@@ -30,10 +30,11 @@ from engine.server.delivery import streamed_response, whole_response
 from engine.server.errors import ApiError, internal_error
 from engine.server.fields import Fields
 from engine.server.front import Front, new_id
-from engine.server.generation import ChoiceEnd, Delta, Generation, PromptRead
+from engine.server.generation import Generation
 from engine.server.prepared import Prepared, admit, ignored_tools_header, prepare, render
 from engine.server.shared_fields import read_model
 from engine.server.sse import named_event
+from engine.server.steps import ChoiceEnd, Delta, PromptRead
 
 PING: JsonObject = {"type": "ping"}
 

@@ -19,8 +19,9 @@ from engine.core.errors import EngineError
 from engine.server.context import output_room, prompt_too_long
 from engine.server.errors import ApiError
 from engine.server.front import Front
-from engine.server.generation import Generation, GenerationPlan
+from engine.server.generation import Generation
 from engine.server.generation_request import Conversation, GenerationRequest
+from engine.server.steps import GenerationPlan
 from engine.server.tool_fields import ToolUse
 from engine.text.grammar import AnswerGrammar, SchemaError, answer_grammar
 from engine.text.output_rules import ANY_TOOL, ResponseFormat

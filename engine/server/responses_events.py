@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from engine.server.front import new_id
-from engine.server.generation import ChoiceEnd, Delta, Step
 from engine.server.responses_output import (
     CallItem,
     CustomCallItem,
@@ -22,6 +21,7 @@ from engine.server.responses_output import (
     ReasoningItem,
 )
 from engine.server.responses_tools import ResponsesTools
+from engine.server.steps import ChoiceEnd, Delta, Step
 from engine.text.events import (
     CallDelta,
     CallEnd,

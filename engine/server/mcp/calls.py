@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from engine.core.strict_json import BadJsonError, parse_json
-from engine.server.active import ActiveRequest
-from engine.server.generation import ToolEvent, unless_ended
+from engine.server.active import ActiveRequest, unless_ended
 from engine.server.mcp.connection import McpFailure
 from engine.server.mcp.consent import Verdict
 from engine.server.mcp.results import ERROR_PREFIX, result_text
 from engine.server.mcp.turns import Call
+from engine.server.steps import ToolEvent
 
 if TYPE_CHECKING:
     from engine.server.mcp.servers import McpServers

@@ -13,22 +13,14 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from engine.server.active import Phase
+from engine.server.active import Phase, unless_ended
 from engine.server.front import Front
-from engine.server.generation import (
-    Began,
-    ChoiceEnd,
-    Delta,
-    Generation,
-    GenerationPlan,
-    Step,
-    ToolEvent,
-    unless_ended,
-)
+from engine.server.generation import Generation
 from engine.server.generation_request import GenerationRequest, Message
 from engine.server.mcp.calls import ToolRunner
 from engine.server.mcp.turns import Call, Transcript, Turn
 from engine.server.prepared import prepare
+from engine.server.steps import Began, ChoiceEnd, Delta, GenerationPlan, Step, ToolEvent
 from engine.text.output_rules import ANY_TOOL, CallMode, ToolChoice
 from engine.worker.messages import Timings
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from engine.server.generation import Delta
+from engine.server.steps import Delta
 from engine.text.events import CallDelta, CallEnd, CallStart, ContentDelta, ReasoningDelta
 
 BREAK = "\n\n"

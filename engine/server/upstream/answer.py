@@ -16,11 +16,11 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from engine.core.strict_json import BadJsonError, parse_json
-from engine.server.active import ActiveRequest, Phase
+from engine.server.active import ActiveRequest, Phase, unless_ended
 from engine.server.errors import ApiError
 from engine.server.front import new_id
-from engine.server.generation import Began, ChoiceEnd, Delta, Step, unless_ended
 from engine.server.generation_request import GenerationRequest
+from engine.server.steps import Began, ChoiceEnd, Delta, Step
 from engine.server.upstream.failures import error_in
 from engine.server.upstream.request_body import chat_body
 from engine.text.events import (

@@ -18,12 +18,12 @@ import httpx2
 
 from engine.core.config import RunConfig
 from engine.core.strict_json import BadJsonError, parse_json
-from engine.server.active import ActiveRequest
+from engine.server.active import ActiveRequest, unless_ended
 from engine.server.answers import to_json
 from engine.server.errors import ApiError
 from engine.server.front import unknown_model
-from engine.server.generation import Step, unless_ended
 from engine.server.generation_request import GenerationRequest
+from engine.server.steps import Step
 from engine.server.upstream.address import UpstreamAddress, upstream_address
 from engine.server.upstream.answer import upstream_answer
 from engine.server.upstream.failures import upstream_error

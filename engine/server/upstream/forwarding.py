@@ -18,14 +18,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.core.strict_json import BadJsonError, parse_json
-from engine.server.active import Phase
+from engine.server.active import Phase, unless_ended
 from engine.server.chat_completions import error_event
 from engine.server.delivery import streamed_response, whole_response
 from engine.server.errors import ApiError
 from engine.server.fields import Fields
 from engine.server.front import Front, new_id
-from engine.server.generation import Generation, GenerationPlan, unless_ended
+from engine.server.generation import Generation
 from engine.server.sse import DONE, data_event
+from engine.server.steps import GenerationPlan
 from engine.server.upstream.answer import data_of
 from engine.server.upstream.client import Upstream
 from engine.server.upstream.failures import error_in

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine.server.anthropic_events import BlockEvents, MessageHead, WholeContent, stop_of
-from engine.server.generation import ChoiceEnd
+from engine.server.steps import ChoiceEnd
 from engine.text.events import CallDelta, CallEnd, CallStart, ContentDelta, ReasoningDelta
 from engine.worker.messages import Timings
 

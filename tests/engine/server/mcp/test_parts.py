@@ -19,7 +19,6 @@ from mcp_types import (
 
 from engine.core.config_mcp import McpServerConfig, McpSettings
 from engine.server.errors import ApiError
-from engine.server.generation import Delta
 from engine.server.mcp.connection import McpConnection
 from engine.server.mcp.consent import Consents, Verdict
 from engine.server.mcp.programs import (
@@ -32,6 +31,7 @@ from engine.server.mcp.programs import (
 from engine.server.mcp.results import cut, result_text
 from engine.server.mcp.tool_table import plain_name, tool_table, with_tools
 from engine.server.mcp.turns import Transcript, Turn
+from engine.server.steps import Delta
 from engine.server.tool_fields import MAX_TOOLS, ToolUse
 from engine.text.events import CallDelta, CallEnd, CallStart, ContentDelta
 from engine.text.output_rules import CallMode, ToolChoice
