@@ -1,11 +1,16 @@
 """The chat page in a real Chromium, against a real server with a scripted worker."""
 
+import json
 import os
 import shutil
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Error, expect, sync_playwright
+
+from tests.support import mcp_tools
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +119,7 @@ def test_an_answer_streams_its_thinking_is_folded_and_its_speed_told(server, ope
     expect(thinking).not_to_be_visible()
     page.locator("summary").click()
     expect(thinking).to_have_text("A thought.")
-    expect(page.locator(".actions")).to_contain_text("per second")
+    expect(page.locator(".actions")).to_contain_text(" tokens")
 
 
 def test_markdown_is_shown_and_no_text_of_the_model_becomes_markup(server, open_page):
@@ -158,6 +163,7 @@ def test_stop_ends_the_answer_at_once_and_keeps_what_was_written(server, open_pa
     page = open_page(server)
     ask(page, "LONG")
     expect(page.locator(".answer")).to_contain_text("to and fro to")
+    expect(page.locator(".actions")).to_contain_text("tokens per second")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".note")).to_have_text("Stopped.")
     server.wait_idle(timeout_s=2)
@@ -210,6 +216,40 @@ def test_thinking_can_be_ended_for_an_answer_now(server, open_page):
     expect(page.get_by_role("button", name="Answer now")).to_be_hidden()
     page.get_by_role("button", name="Stop").click()
     server.wait_idle()
+
+
+def test_tools_of_this_computer_ask_before_they_run(start_server, open_page, tmp_path):
+    words = "<parameter=text>\nwords\n</parameter>\n"
+    call = f"<tool_call>\n<function=near__write>\n{words}</function>\n</tool_call>"
+    answers = [
+        {"when": "WROTE5", "times": 0, "text": "</think>\n\nIt is written."},
+        {"when": "did not allow", "times": 0, "text": "</think>\n\nThen not."},
+        {"when": "WRITEIT", "times": 0, "text": "</think>\n\n" + call},
+        {"times": 0, "text": "</think>\n\nPlain."},
+    ]
+    near = {"command": sys.executable, "args": [str(Path(mcp_tools.__file__))]}
+    config = {"format": 1, "mcp_servers": {"near": near}}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    server = start_server({"answers": answers}, "--config", str(path))
+    page = open_page(server)
+    with page.expect_request("**/v1/chat/completions") as caught:
+        ask(page, "hello")  # tools are off until somebody turns them on
+    assert "stratum_mcp" not in caught.value.post_data_json
+    expect(page.locator(".answer")).to_have_text("Plain.")
+    page.get_by_role("button", name="Chats and settings").click()
+    page.get_by_label("Let the model use tools: near").check()
+    page.get_by_role("button", name="Close").click()
+    for answer, last in [("Do not allow", "Then not."), ("Allow", "It is written.")]:
+        page.get_by_role("button", name="New chat").click()
+        ask(page, "WRITEIT")
+        question = page.locator(".question")
+        expect(question).to_contain_text("wants to run “write” of “near”")
+        expect(question).to_contain_text('"text": "words"')
+        question.get_by_role("button", name=answer, exact=True).click()
+        expect(page.locator(".answer")).to_have_text(last)
+        expect(question).to_have_count(0)
+        expect(page.locator("summary:visible")).to_contain_text("near · write")
 
 
 def test_an_error_is_a_sentence_and_the_question_can_be_asked_again(server, open_page):
