@@ -101,7 +101,7 @@ class ToolRounds(Generation):
 
     async def _steps(self) -> AsyncGenerator[Step, None]:
         """The steps of all rounds."""
-        await self._unless_ended(self._front.queue.wait_turn(self.active.ticket))
+        await unless_ended(self.active, self._front.queue.wait_turn(self.active.ticket))
         for num_rounds in range(self._max_rounds + 1):
             async with aclosing(self._one_turn(is_first=num_rounds == 0)) as steps:
                 async for step in steps:
