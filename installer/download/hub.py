@@ -81,14 +81,19 @@ class Hub:
     """One hub or mirror."""
 
     def __init__(self, options: DownloadOptions, client: httpx2.Client) -> None:
+        """Prepare; nothing is asked yet.
+
+        Raises:
+            HubError: the endpoint is no address.
+        """
         import huggingface_hub  # noqa: PLC0415  # takes a second; the wizard's window comes first
 
         huggingface_hub.set_client_factory(lambda: client)
         self._hub = huggingface_hub
         self._endpoint = options.resolved_endpoint()
+        self.host = _host_of(self._endpoint)
         self._token = options.token  # None: the token that is stored, if any
         self._api = huggingface_hub.HfApi(endpoint=self._endpoint, token=self._token)
-        self.host = urlsplit(self._endpoint).hostname or self._endpoint
 
     def listing(self, repository: str, revision: str) -> Listing:
         """What a repository holds.
@@ -100,7 +105,7 @@ class Hub:
             info = self._api.model_info(
                 repository, revision=revision, files_metadata=True, timeout=_METADATA_TIMEOUT_S
             )
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        except httpx2.HTTPError as error:
             raise self._problem(error, repository, revision) from error
         except (ValueError, KeyError, TypeError) as error:  # an answer that is no listing
             raise self._nonsense(repository) from error
@@ -126,7 +131,7 @@ class Hub:
             metadata = self._hub.get_hf_file_metadata(
                 url, token=self._token, timeout=_METADATA_TIMEOUT_S, endpoint=self._endpoint
             )
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        except httpx2.HTTPError as error:
             raise self._problem(error, repository, revision, path) from error
         etag = metadata.etag or ""
         is_signed = urlsplit(metadata.location).netloc != urlsplit(self._endpoint).netloc
@@ -186,12 +191,6 @@ class Hub:
                 f"{self.host} has no repository {repository}, or not for this account. Choose "
                 "another model or mirror.",
             )
-        if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
-            return final(
-                "endpoint_unusable",
-                f"{self._endpoint} is not the address of a mirror. Enter one that starts with "
-                "https://, or leave it empty for the hub itself.",
-            )
         if isinstance(error, errors.HfHubHTTPError) and error.response is not None:
             return problem_of_status(error.response, host=self.host, what=what, is_signed=False)
         return problem_of(error, self.host)
@@ -206,3 +205,24 @@ class Hub:
             ),
             may_pass=False,
         )
+
+
+def _host_of(endpoint: str) -> str:
+    """The host of an address.
+
+    Raises:
+        HubError: it is none.
+    """
+    try:
+        parts = urlsplit(endpoint)
+        host = parts.hostname
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise HubError(
+            f"{endpoint} is not the address of a mirror. Enter one that starts with https://, or "
+            "leave it empty for the hub itself.",
+            code="endpoint_unusable",
+            params={"endpoint": endpoint},
+        )
+    return host
