@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from engine.server.answers import JSON_TYPE, to_json
 from engine.server.errors import ApiError
-from engine.server.front import STOP_GRACE_S, Front
+from engine.server.front import STOP_GRACE_S, Front, new_id
 from engine.server.gateway import HEADER_BLOCK_BYTES
 
 MAX_CONNECTIONS = 128
@@ -112,6 +112,7 @@ class JsonH11Protocol(H11Protocol):
         headers = [
             (b"content-type", JSON_TYPE.encode()),
             (b"content-length", str(len(body)).encode()),
+            (b"x-request-id", new_id("req_").encode()),
             (b"x-content-type-options", b"nosniff"),
             (b"connection", b"close"),
         ]

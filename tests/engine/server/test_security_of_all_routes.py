@@ -182,6 +182,20 @@ def test_each_class_of_routes_takes_its_origins(server, origin, may_use, may_con
             assert cross.status_code == 403
 
 
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", ""])
+def test_what_a_form_of_a_page_can_send_is_no_request(server, kind):
+    for route, method in CALLS:
+        reads_no_body = route.path.endswith(("/cancel", "/stop_thinking"))
+        if method != "POST" or reads_no_body:
+            continue
+        for headers in ({"content-type": kind}, {"content-encoding": "gzip"}):
+            reply = server.http.post(route.path, content=b"{}", headers=headers)
+            assert reply.status_code == 415, route.path
+            code = error_code(reply, anthropic=route.is_anthropic)
+            assert code in ("unsupported_media_type", "invalid_request_error")
+    assert server.http.get("/health").status_code == 200  # /shutdown was among them
+
+
 def test_a_key_in_the_query_or_a_cookie_is_none(keyed):
     for path in (f"/v1/models?api_key={KEY}", f"/v1/models?key={KEY}&x-api-key={KEY}"):
         assert ask(keyed, "GET", path).status_code == 401
