@@ -225,10 +225,13 @@ def test_the_responses_protocol_tells_what_was_cached_with_the_openai_sdk(server
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_two_conversations_of_20000_tokens_alternate(start_server):
     flags = ("--context", "24576", "--threads", "1")
     warm_server = start_server(None, *flags)
     cold_server = start_server(None, *flags, "--session-cache-mib", "0")
+    for one in (warm_server, cold_server):
+        one.http.timeout = 300
     line = "in the year {} a ship with {} men went from the north to the south of the sea\n"
     chats = [
         opening("".join(line.format(year, men) for year in range(800)) + "Well?", f"No. {men}.")
