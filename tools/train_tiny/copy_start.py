@@ -13,6 +13,10 @@ from tools.train_tiny.shape import TinyShape
 
 OUTPUT_SCALE = 0.06
 CARRIED_SCALE = 4.0  # of the previous token's identity, beside embeddings of norm 8
+PASSED_SCALE = 2.0  # of what attention passes on
+# Sharp from the start: 80 % of the attention finds its token 40 back, 40 % of it 200 back. Blurred,
+# it brings noise, and training turns it off before it is of use.
+QUERY_SCALE = 3.0
 
 
 def favour_copying(params: dict[str, Tensor], shape: TinyShape, generator: torch.Generator) -> None:
@@ -93,7 +97,8 @@ def _attend_to_followers(
     out = params[attention + "attn_output.weight"].view(hidden, shape.num_heads, head_dim)
     for i in range(groups):
         queries[i, :head_dim] = turned @ identity
-        out[:, i] = passed.T
+        out[:, i] = passed.T * PASSED_SCALE
+    params[attention + "attn_q_norm.weight"] *= QUERY_SCALE
 
 
 def _draft_copies(params: dict[str, Tensor], shape: TinyShape, generator: torch.Generator) -> None:
@@ -119,3 +124,4 @@ def _draft_copies(params: dict[str, Tensor], shape: TinyShape, generator: torch.
     for head in range(shape.num_heads // shape.num_kv_heads):
         queries[head, :dim, :half], queries[head, :dim, half:] = looking, 0.0
         out[:, head] = (passed @ shared).T
+    params[prefix + "attn_q_norm.weight"] *= QUERY_SCALE

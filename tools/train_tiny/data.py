@@ -34,10 +34,10 @@ from tools.train_tiny.wordnet import Meaning
 SHARES: tuple[dict[str, float], ...] = (
     {"random": 0.50, "copy": 0.20, "define": 0.22, "replace": 0.03, "sum": 0.03, "talk": 0.02},
     {
-        "random": 0.10,
+        "random": 0.07,
         "copy": 0.16,
         "long copy": 0.09,
-        "define": 0.27,
+        "define": 0.30,
         "word": 0.02,
         "replace": 0.11,
         "sum": 0.05,

@@ -9,7 +9,7 @@ from tools.train_tiny.wordnet import Meaning
 
 # Words met so often in WordNet's tagged texts are drawn most: a short run sees each of them some
 # ten times, which is what it takes to keep a meaning.
-WELL_KNOWN_COUNT = 8
+WELL_KNOWN_COUNT = 10
 
 
 def article(word: str) -> str:

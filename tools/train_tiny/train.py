@@ -39,7 +39,7 @@ LONG_ROW = 512  # beyond it the indexer chooses, so it learns in every step ther
 CHECKPOINT_EVERY_S = 240.0
 LOG_EVERY = 20
 MTP_SHARE = 0.5  # of the rows; the draft head sees less than the trunk, and costs a tenth
-PROBE_EVERY = 60
+PROBE_EVERY = 30
 PROBE_PASSED = 0.9
 
 
