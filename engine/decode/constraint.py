@@ -143,9 +143,13 @@ class _Form:
             raise ValueError("the request has no constraint")
         self.vocabulary = vocabulary
         self.stop_ids: IdArray = np.array(start.stop_ids, np.int64)
-        self.think_close_id = start.think_close_id
+        self.starts_in_thinking = start.think_close_id >= 0
+        self.think_close_id = vocabulary.think_close_id
+        if self.starts_in_thinking:
+            self.think_close_id = start.think_close_id
         self.call_open_id = start.call_open_id
-        self.has_calls = rules.calls != "banned" and start.call_open_id >= 0
+        has_tokens = start.call_open_id >= 0 and start.call_close_id >= 0
+        self.has_calls = rules.calls != "banned" and has_tokens
         self.is_parallel = rules.is_parallel
         self.is_free = rules.calls != "required" and not rules.document
         self.document: GrammarCursor | None = None
@@ -161,7 +165,7 @@ class _Form:
 
     def start(self) -> Position:
         """Behind the prompt."""
-        return _Thinking(self) if self.think_close_id >= 0 else self.answer()
+        return _Thinking(self) if self.starts_in_thinking else self.answer()
 
     def answer(self) -> Position:
         """Behind thinking."""

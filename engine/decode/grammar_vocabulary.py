@@ -52,6 +52,7 @@ class GrammarVocabulary:
         special_ids: tokens that no text becomes, ascending.
         newline_ids: tokens of nothing but one or two newlines, and how many.
         think_id: what opens thinking; -1 = none.
+        think_close_id: what ends it; -1 = none.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -65,8 +66,9 @@ class GrammarVocabulary:
             for token_id in tokenizer.encode(text.decode())
             if source.tokens[token_id] in _NEWLINES
         }
-        think_id = tokenizer.structure.think
-        self.think_id = -1 if think_id is None else think_id
+        structure = tokenizer.structure
+        self.think_id = -1 if structure.think is None else structure.think
+        self.think_close_id = -1 if structure.think_end is None else structure.think_end
         self._tokens = source.tokens
         self._byte_ids = {text[0]: i for i, text in enumerate(source.tokens) if len(text) == 1}
         self._trie = LLTokenizer(TokenizerWrapper(source))

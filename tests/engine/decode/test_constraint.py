@@ -241,6 +241,12 @@ def test_free_text_is_not_touched_until_the_call_token_comes(bench: Bench):
     assert next(e for e in bench.events(ids, PING) if isinstance(e, CallStart)).name == "ping"
 
 
+def test_thinking_that_begins_anew_is_free_too(bench: Bench):
+    text = "Well.<think>I could <tool_call> now.</think><tool_call>\n<function=ping>"
+    ids = bench.answer(bench.start(PING), bench.script(text))
+    assert bench.text(ids) == text + "\n</function>\n</tool_call><|im_end|>"
+
+
 def test_banned_calls_never_come(bench: Bench):
     start = bench.start(PING, choice=ToolChoice(CallMode.NONE))
     ids = bench.answer(start, bench.script("So <tool_call>\n<function=ping>"))
