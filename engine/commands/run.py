@@ -13,7 +13,7 @@ import math
 import secrets
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # imported when used: `--help` and wrong flags must answer at
     from engine.text.answer import AnswerStream, AnswerUpdate, ToolCall
     from engine.text.prompt import ChatFormat, ChatPrompt
     from engine.worker.loading import LoadedModel
-    from engine.worker.messages import Done, Start, Timings
+    from engine.worker.messages import Constraint, Done, Start, Timings
 
 
 def number(text: str) -> float:
@@ -176,9 +176,12 @@ def _read_request(body: dict[str, object], config: RunConfig, vocab_size: int) -
     from engine.server.errors import ApiError  # noqa: PLC0415
 
     try:
-        return read_chat_request(body, config, vocab_size).generation
+        request = read_chat_request(body, config, vocab_size).generation
     except ApiError as error:
         raise InputError(error.message, code=error.code, params={"param": error.param}) from error
+    if request.choices > 1 or request.mcp_servers is not None:
+        raise InputError("run gives one answer, without tools of MCP servers; see serve.")
+    return request
 
 
 def _render(chat: ChatFormat, request: GenerationRequest) -> ChatPrompt:
@@ -228,11 +231,32 @@ def _start(
         sampling=request.sampling,
         repeat_stop_tokens=config.repeat_stop_tokens,
     )
-    if request.conversation.tools.specs:
+    start = replace(start, constraint=_constraint(request))
+    if request.conversation.tools.specs or start.constraint is not None:
         start = with_call_rules(start, chat.tokenizer)
     if prompt.starts_in_thinking:
         start = with_thinking_rules(start, chat.tokenizer, request.budget)
     return start
+
+
+def _constraint(request: GenerationRequest) -> Constraint | None:
+    """What the answer may look like.
+
+    Raises:
+        InputError: a schema cannot be enforced.
+    """
+    from engine.text.grammar import SchemaError, answer_grammar  # noqa: PLC0415
+    from engine.text.output_rules import ANY_TOOL  # noqa: PLC0415
+
+    tools = request.conversation.tools
+    choice = tools.choice if tools.rendered else ANY_TOOL
+    try:
+        grammar = answer_grammar(
+            tools.specs, choice, request.response_format, is_parallel=tools.parallel
+        )
+    except SchemaError as error:
+        raise InputError(error.message, code="invalid_schema") from error
+    return grammar.constraint
 
 
 def _answer(
@@ -243,7 +267,9 @@ def _answer(
     chat: ChatFormat,
     printer: _Printer | None,
 ) -> Result:
+    from engine.decode.constraint import AnswerConstraint  # noqa: PLC0415
     from engine.decode.generate import Generation  # noqa: PLC0415
+    from engine.decode.grammar_vocabulary import GrammarVocabulary  # noqa: PLC0415
     from engine.text.answer import AnswerStream  # noqa: PLC0415
     from engine.text.events import FinishReason  # noqa: PLC0415
 
@@ -254,7 +280,11 @@ def _answer(
         stops=request.stops,
         new_call_id=lambda: f"call_{secrets.token_hex(12)}",
     )
-    generation = Generation(loaded.model, start, loaded.limits)
+
+    def constrain(wanted: Start) -> AnswerConstraint:
+        return AnswerConstraint(wanted, GrammarVocabulary(chat.tokenizer))
+
+    generation = Generation(loaded.model, start, loaded.limits, constrain=constrain)
     for token in generation:
         update = answer.push([token.token_id])
         if printer is not None:

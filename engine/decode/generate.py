@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from engine.core.errors import EngineError
+from engine.decode.constraint import AnswerConstraint
 from engine.sequence.scheduler import Event, LanguageModel, Scheduler, SchedulerLimits
 from engine.worker.messages import (
     Done,
@@ -47,12 +48,22 @@ class Generation(Iterator[GeneratedToken]):
         start: Start,
         limits: SchedulerLimits,
         on_progress: Callable[[PromptProgress], None] | None = None,
+        constrain: Callable[[Start], AnswerConstraint] | None = None,
     ) -> None:
+        """Begin.
+
+        Args:
+            model: what computes.
+            start: the request.
+            limits: sizes that it is held to.
+            on_progress: told how far the prompt has been read.
+            constrain: makes what holds the answer to its form, if the request asks for one.
+        """
         self.done: Done | None = None
         self._request_id = start.request_id
         self._tokens: deque[GeneratedToken] = deque()
         self._on_progress = on_progress
-        self._scheduler = Scheduler(model, limits, self._receive)
+        self._scheduler = Scheduler(model, limits, self._receive, constrain=constrain)
         self._scheduler.submit(start)
 
     def __next__(self) -> GeneratedToken:

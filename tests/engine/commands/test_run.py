@@ -115,6 +115,31 @@ def test_a_file_of_messages_or_a_whole_request_is_answered_and_flags_win(
     assert usage["completion_tokens"] <= 2
 
 
+def test_a_request_s_form_and_forced_tool_hold_here_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    path = tmp_path / "request.json"
+    request: dict[str, object] = {
+        "messages": [{"role": "user", "content": "A colour!"}],
+        "reasoning_effort": "none",
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "colour", "schema": {"enum": ["red", "blue"]}},
+        },
+    }
+    path.write_text(json.dumps(request), encoding="utf-8")
+    answer = run_json(capsys, "--messages", str(path), "--context", "1024")
+    assert json.loads(str(answer["content"])) in ("red", "blue")
+    del request["response_format"]
+    request["tools"] = [{"type": "function", "function": {"name": "ring"}}]
+    request |= {"tool_choice": "required", "parallel_tool_calls": False}
+    path.write_text(json.dumps(request), encoding="utf-8")
+    answer = run_json(capsys, "--messages", str(path), "--context", "1024")
+    (call,) = answer["tool_calls"]
+    assert call["function"] == {"name": "ring", "arguments": "{}"}
+    assert answer["finish_reason"] == "tool_calls"
+
+
 def test_the_prompt_can_come_from_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
@@ -137,6 +162,12 @@ def test_the_prompt_can_come_from_standard_input(
         ('[{"role": "user"}, 7]', "messages[1]"),
         ('{"messages": [{"role": "user", "content": "a"}], "temperature": 3}', "temperature"),
         ('[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]', "continuing"),
+        ('{"messages": [{"role": "user", "content": "a"}], "n": 2}', "one answer"),
+        (
+            '{"messages": [{"role": "user", "content": "a"}], "response_format": {"type": '
+            '"json_schema", "json_schema": {"schema": {"$ref": "http://example.com/x"}}}}',
+            "references",
+        ),
     ],
 )
 def test_a_conversation_that_cannot_be_used_is_refused_in_one_line(
