@@ -1,6 +1,6 @@
 """The command line: picks the command, and turns errors into one line and an exit status.
 
-    python -m engine serve | run | demo | chat | logits | inspect | bench | doctor
+    python -m engine serve | run | demo | chat | logits | inspect | bench | mtp-import | doctor
 
 Each command is a module `engine.commands.NAME` with `add_parser(subparsers)` and
 `run(arguments) -> int`, imported only when it is used, so `--help` and the light commands are
@@ -34,6 +34,7 @@ COMMANDS = {
     "logits": "compute the logits of given tokens",
     "inspect": "show what a model file holds and whether it fits this machine",
     "bench": "measure the speed on this machine",
+    "mtp-import": "make a draft head file from a checkpoint's tensors",
     "doctor": "check what works on this machine",
 }
 
@@ -185,7 +186,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def load_command(name: str) -> Command:
     """The command's module."""
-    return cast("Command", importlib.import_module(f"engine.commands.{name}"))
+    return cast("Command", importlib.import_module(f"engine.commands.{name.replace('-', '_')}"))
 
 
 def report(command: str, message: str) -> None:

@@ -146,7 +146,7 @@ class Hub:
 
     def _problem(
         self,
-        error: httpx2.HTTPError | httpx2.InvalidURL,
+        error: httpx2.HTTPError,
         repository: str,
         revision: str,
         path: str = "",

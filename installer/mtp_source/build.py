@@ -1,6 +1,6 @@
 """Has the engine make a draft head from fetched tensors: a child process, so that numpy stays there.
 
-    python -m engine mtp-import --tensors FOLDER/tensors.json --model MODEL.gguf --out HEAD.gguf --json
+    python -m engine mtp-import --tensors FOLDER/tensors.json --model MODEL.gguf --out HEAD.gguf --progress
 
 Its standard output is one JSON object a line: `{"done": 12, "total": 33}` while it works.
 """
@@ -68,7 +68,7 @@ def build_draft_head(
         str(build.out),
         "--experts",
         build.expert_format,
-        "--json",
+        "--progress",
     ]
     reporter.begin(Phase.PREPARING, build.out.name, 0)
     try:

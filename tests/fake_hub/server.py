@@ -208,10 +208,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_arguments: object) -> None:
         """Quiet: `FakeHub.requests` is the log."""
 
-    def do_GET(self) -> None:  # noqa: N802  # the base class's name
+    def do_GET(self) -> None:  # the base class's name
         self._handle()
 
-    def do_HEAD(self) -> None:  # noqa: N802  # the base class's name
+    def do_HEAD(self) -> None:  # the base class's name
         self._handle()
 
     def _handle(self) -> None:
@@ -273,7 +273,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_file(self, path: str, content: Content, headers: dict[str, str]) -> None:
         """A file, or the range that is asked for, with the fault of this request."""
-        fault = self.server.hub.faults.take(Where.BYTES, path)
+        is_get = self.command == "GET"
+        fault = self.server.hub.faults.take(Where.BYTES, path) if is_get else None
         if self.simple_fault(fault):
             return
         kind = fault.kind if fault is not None else None
@@ -297,7 +298,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             headers["Content-Length"] = str(count)
         self.head(status, {"Accept-Ranges": "bytes", "ETag": f'"{content.sha256}"', **headers})
-        if self.command != "HEAD":
+        if is_get:
             self._send_body(content, first, count, fault)
 
     def _send_body(self, content: Content, first: int, count: int, fault: Fault | None) -> None:

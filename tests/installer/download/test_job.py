@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from installer.errors import (
     StoppedError,
 )
 from tests.fake_hub.catalogs import catalog_for
-from tests.fake_hub.content import BytesContent
+from tests.fake_hub.content import BytesContent, GeneratedContent
 from tests.fake_hub.faults import Fault, Kind, Where
 from tests.fake_hub.server import FakeHub
 
@@ -33,7 +32,7 @@ MakeOptions = Callable[..., DownloadOptions]
 SIZE = 1_000_003
 MODEL = "m"
 NAME = "model.gguf"
-DATA = random.Random(7).randbytes(SIZE)
+DATA = GeneratedContent(SIZE).read(0, SIZE)
 
 
 @pytest.fixture
@@ -173,7 +172,7 @@ def test_an_old_signature_is_asked_for_anew(hub, job):
 
 def test_a_file_that_changed_on_the_hub_is_refused_before_its_first_byte(hub, job):
     other = BytesContent(DATA[:-1] + b"x")
-    commit = job._catalog.families[MODEL].revision  # noqa: SLF001  # the same commit, rewritten
+    commit = job._catalog.families[MODEL].revision  # the same commit, rewritten
     hub.add(f"maker/{MODEL}-GGUF", {NAME: other}, commit=commit)
     with pytest.raises(HubError) as caught:
         job.run()
@@ -274,14 +273,14 @@ def test_a_revision_that_has_gone_with_its_files_is_an_error(hub, make_options, 
 
 def test_a_repository_that_has_gone_is_an_error(hub, make_options, content):
     catalog = catalog_for(hub, {MODEL: {NAME: content}})
-    hub._repositories.clear()  # noqa: SLF001  # vanished
+    hub._repositories.clear()  # vanished
     with pytest.raises(HubError) as caught:
         DownloadJob(catalog, MODEL, make_options()).run()
     assert caught.value.code == "repository_missing"
 
 
 def test_no_network_is_said_so(make_options, job):
-    offline = DownloadJob(job._catalog, MODEL, make_options(endpoint="http://127.0.0.1:9"))  # noqa: SLF001
+    offline = DownloadJob(job._catalog, MODEL, make_options(endpoint="http://127.0.0.1:9"))
     with pytest.raises(NetworkError) as caught:
         offline.run()
     assert caught.value.code == "no_network"
@@ -290,7 +289,7 @@ def test_no_network_is_said_so(make_options, job):
 @pytest.mark.parametrize("endpoint", ["hf-mirror", "ftp://mirror", "http://[bad"])
 def test_an_address_that_is_no_mirror_is_said_so(make_options, job, endpoint):
     with pytest.raises(HubError) as caught:
-        DownloadJob(job._catalog, MODEL, make_options(endpoint=endpoint)).run()  # noqa: SLF001
+        DownloadJob(job._catalog, MODEL, make_options(endpoint=endpoint)).run()
     assert caught.value.code == "endpoint_unusable"
 
 
@@ -315,9 +314,8 @@ def test_a_pause_closes_the_line_and_going_on_resumes(hub, job):
     paused = threading.Event()
 
     def progress(report: DownloadProgress) -> None:
-        if report.phase is Phase.DOWNLOADING and report.bytes_done > 200_000:
-            if not paused.is_set():
-                job.pause()
+        if report.bytes_done > 200_000 and not paused.is_set():
+            job.pause()
         if report.phase is Phase.PAUSED:
             paused.set()
 
@@ -336,7 +334,7 @@ def test_a_pause_closes_the_line_and_going_on_resumes(hub, job):
 @pytest.mark.parametrize("ask", ["stop", "cancel", "pause"])
 def test_a_stalled_line_does_not_delay_the_person(hub, make_options, job, ask):
     options = make_options()
-    slow = DownloadJob(job._catalog, MODEL, options)  # noqa: SLF001
+    slow = DownloadJob(job._catalog, MODEL, options)
     hub.faults.add(Fault(Kind.STALL, after_bytes=400_000, times=-1))
     errors: list[Exception] = []
 
@@ -377,7 +375,7 @@ def test_a_cancelled_download_leaves_nothing(hub, job):
 
 
 def test_a_rate_limit_holds(hub, make_options, job):
-    limited = DownloadJob(job._catalog, MODEL, make_options(max_bytes_per_s=1_000_000))  # noqa: SLF001
+    limited = DownloadJob(job._catalog, MODEL, make_options(max_bytes_per_s=1_000_000))
     started = time.monotonic()
     limited.run()
     assert time.monotonic() - started > 0.8
@@ -386,7 +384,7 @@ def test_a_rate_limit_holds(hub, make_options, job):
 def test_a_second_download_into_the_same_folder_is_refused(hub, make_options, job):
     hub.bytes_per_s = 500_000
     began = threading.Event()
-    other = DownloadJob(job._catalog, MODEL, make_options())  # noqa: SLF001
+    other = DownloadJob(job._catalog, MODEL, make_options())
 
     def run() -> None:
         with pytest.raises(StoppedError):
@@ -405,7 +403,7 @@ def test_a_second_download_into_the_same_folder_is_refused(hub, make_options, jo
 
 
 def test_the_bundled_model_needs_no_network(make_options, job):
-    bundled = DownloadJob(job._catalog, "tiny", make_options(endpoint="http://127.0.0.1:9"))  # noqa: SLF001
+    bundled = DownloadJob(job._catalog, "tiny", make_options(endpoint="http://127.0.0.1:9"))
     model = bundled.run()
     assert model.model_path.name == "stratum-tiny.gguf"
     assert model.own_bytes == 0
