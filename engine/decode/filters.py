@@ -34,7 +34,8 @@ def top_candidates(logits: FloatArray, k: int) -> IdArray:
     if block < MIN_BLOCK:
         return np.argsort(-logits, kind="stable")[:k]
     num_blocks = size // block
-    maxima = logits[: num_blocks * block].reshape(num_blocks, block).max(axis=1)  # (num_blocks,)
+    # Of every num_blocks-th value: maxima of neighbours would be as good, and take five times as long.
+    maxima = logits[: num_blocks * block].reshape(block, num_blocks).max(axis=0)  # (num_blocks,)
     # The k blocks of largest maximum hold k values that are at least this; so do the k best.
     bound = np.partition(maxima, num_blocks - k)[num_blocks - k]
     # A bound of minus infinity: few tokens may come, and sorting all others would take 1 ms.
