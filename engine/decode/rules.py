@@ -16,6 +16,8 @@ from engine.worker.messages import Start
 # are allowed, `Start.repeat_stop_tokens`: ruled lines and blanks are honest text.)
 MAX_PHRASE_TOKENS = 8
 PHRASE_REPEATS = 40
+# Inside a tool call: a file of equal lines, a table of zeros. What is written there is work, not talk.
+CALL_PHRASE_REPEATS = 256
 
 MAX_CHARACTER_BYTES = 4
 
@@ -67,16 +69,15 @@ class Repeats:
         self._recent: deque[int] = deque(maxlen=MAX_PHRASE_TOKENS)
         self._runs = [0] * (MAX_PHRASE_TOKENS + 1)  # tokens that equal the one p places before
 
-    @property
-    def is_stuck(self) -> bool:
-        """Whether the answer should end."""
+    def is_stuck(self, phrase_repeats: int = PHRASE_REPEATS) -> bool:
+        """Whether the answer should end; a phrase may come fewer than `phrase_repeats` times."""
         if not self._stop_tokens:
             return False
         num_same = self._runs[1] + 1 if self._recent else 0
         if num_same >= self._stop_tokens:
             return True
         return any(
-            self._runs[length] >= (PHRASE_REPEATS - 1) * length
+            self._runs[length] >= (phrase_repeats - 1) * length
             for length in range(2, MAX_PHRASE_TOKENS + 1)
             if num_same < length  # else the phrase is one token, which has a rule of its own
         )
@@ -131,7 +132,7 @@ class AnswerRules:
         if self.num_generated >= self._room:
             is_cap = self.num_generated >= start.max_tokens
             return Outcome(reason="length" if is_cap else "context")
-        if self._repeats.is_stuck:
+        if self._repeats.is_stuck(CALL_PHRASE_REPEATS if self.is_in_call else PHRASE_REPEATS):
             return Outcome(reason="repeat")
         if self._is_thinking and self._is_budget_used():
             self._has_budget = False

@@ -46,6 +46,21 @@ def test_a_short_phrase_that_comes_forty_times_ends_as_repeat(length):
     )
 
 
+def test_a_file_of_equal_lines_may_be_written_in_a_call():
+    limits = {
+        "max_tokens": 3000,
+        "repeat_stop_tokens": 256,
+        "call_open_id": 90,
+        "call_close_id": 91,
+    }
+    line = [100, 101, 102]
+    assert set(reasons(rules(4000, **limits), 90, *line * 250, 91)) == {None}
+    found = reasons(rules(4000, **limits), 90, *line * 300)
+    assert found.index("repeat") == 1 + 256 * 3 - 1
+    outside = reasons(rules(4000, **limits), 90, 5, 91, *line * 50)
+    assert outside.index("repeat") == 3 + 40 * 3 - 1
+
+
 def test_a_long_phrase_or_one_that_is_broken_does_not_end_an_answer():
     assert set(
         reasons(rules(2000, max_tokens=1000, repeat_stop_tokens=256), *[*range(20, 29)] * 50)
