@@ -35,6 +35,9 @@ def loading_routes(front: Front) -> list[Route]:
         try:
             await unless_gone(request, front.worker.load())
         except EngineError as error:
+            if front.worker.state is WorkerState.UNLOADED:
+                message = "The model was unloaded while it was loading. Load it again."
+                raise ApiError(409, "busy", message) from error
             raise load_error(error) from error
         return json_response({"status": "loaded"})
 

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 
+import httpx
 import pytest
 
 ANSWERS = {"answers": [{"when": "slow", "text": "x" * 50, "delay_ms": 50, "times": 0}]}
@@ -194,3 +195,20 @@ def test_a_card_that_others_use_delays_the_load_until_there_is_room(start_server
     assert metrics["llm_vram_used_bytes"] == 2 * 100 << 20
     free.write_text("500")
     assert server.chat().status_code == 200
+
+
+def test_a_load_that_is_overtaken_by_an_unload_is_a_conflict_and_no_failure(start_server):
+    server = start_server({**HELLO, "load": {"delay_ms": 1500, "steps": 3}}, "--lazy-load")
+    replies = []
+
+    def load():
+        replies.append(httpx.post(server.url + "/load", json={}, timeout=30, trust_env=False))
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    server.wait_for(lambda status: status["state"] == "loading")
+    assert post(server, "/unload").json() == {"status": "unloaded"}
+    thread.join()
+    assert replies[0].status_code == 409
+    assert replies[0].json()["error"]["code"] == "busy"
+    assert post(server, "/load").status_code == 200
