@@ -92,7 +92,10 @@ class Hub:
         self._hub = huggingface_hub
         self._endpoint = options.resolved_endpoint()
         self.host = _host_of(self._endpoint)
-        self._token = options.token  # None: the token that is stored, if any
+        # None: the token that is stored on this PC. A mirror that was typed in does not get that one.
+        self._token: str | bool | None = options.token
+        if options.token is None and options.endpoint is not None:
+            self._token = False
         self._api = huggingface_hub.HfApi(endpoint=self._endpoint, token=self._token)
 
     def listing(self, repository: str, revision: str) -> Listing:
@@ -135,7 +138,7 @@ class Hub:
             raise self._problem(error, repository, revision, path) from error
         etag = metadata.etag or ""
         is_signed = urlsplit(metadata.location).netloc != urlsplit(self._endpoint).netloc
-        token = self._token or self._hub.get_token()
+        token = self._hub.get_token() if self._token is None else self._token
         headers = {"Authorization": f"Bearer {token}"} if token and not is_signed else {}
         return Location(
             url=metadata.location,

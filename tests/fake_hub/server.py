@@ -17,6 +17,7 @@ import hashlib
 import json
 import secrets
 import socket
+import ssl
 import threading
 import time
 from dataclasses import dataclass, field
@@ -76,7 +77,8 @@ class FakeHub:
         signature_s: how long a location is good.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, certificate: Path | None = None) -> None:
+        self._scheme = "http" if certificate is None else "https"
         self.faults = Faults()
         self.requests: list[Request] = []
         self.bytes_per_s: float | None = None
@@ -88,6 +90,10 @@ class FakeHub:
         self._is_closing = threading.Event()
         self._hub = _Server(self, _HubHandler)
         self._cdn = _Server(self, _CdnHandler)
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._hub.socket = context.wrap_socket(self._hub.socket, server_side=True)
 
     def __enter__(self) -> Self:
         for server in (self._hub, self._cdn):
@@ -103,7 +109,7 @@ class FakeHub:
     @property
     def endpoint(self) -> str:
         """What `HF_ENDPOINT` is set to."""
-        return f"http://127.0.0.1:{self._hub.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._hub.server_port}"
 
     @property
     def byte_requests(self) -> list[Request]:
