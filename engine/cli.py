@@ -34,6 +34,7 @@ COMMANDS = {
     "logits": "compute the logits of given tokens",
     "inspect": "show what a model file holds and whether it fits this machine",
     "bench": "measure the speed on this machine",
+    "calibrate": "find the settings that make decoding faster on this machine",
     "mtp-import": "make a draft head file from a checkpoint's tensors",
     "doctor": "check what works on this machine",
 }

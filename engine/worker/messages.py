@@ -122,6 +122,8 @@ class Start:
             turn); 0 = nothing is known.
         turn_start: where the turn that is to be written begins in the prompt. A later prompt of the
             conversation agrees up to there, whatever it makes of this answer; 0 = unknown.
+        tuning: run config settings that hold for this request alone, while calibration compares
+            them; those that only a new load can change are ignored.
     """
 
     kind: ClassVar[str] = "start"
@@ -140,6 +142,7 @@ class Start:
     constraint: Constraint | None = None
     shared_prefix: int = 0
     turn_start: int = 0
+    tuning: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class ScriptPlayer:
         self._waiting: deque[Start] = deque()
         self._playing: dict[str, _Playing] = {}
         self._forced_early: dict[str, deque[int]] = {}
+        self._config: dict[str, object] = {}
 
     def run(self) -> int:
         """Play until told to quit; the result is the exit status."""
@@ -116,7 +117,8 @@ class ScriptPlayer:
 
     def _obey(self, command: Message) -> int | None:
         match command:
-            case Load():
+            case Load(config):
+                self._config = config
                 return self._load()
             case Start():
                 self._waiting.append(command)
@@ -198,6 +200,9 @@ class ScriptPlayer:
         prompt = ""
         for i, answer in enumerate(self._script.answers):
             if answer.times and self._num_uses[i] >= answer.times:
+                continue
+            settings = {**self._config, **dict(start.tuning)}
+            if any(settings.get(key) != value for key, value in answer.settings.items()):
                 continue
             if answer.when is not None:
                 prompt = prompt or self._tokenizer.decode(start.prompt)
@@ -305,7 +310,11 @@ class ScriptPlayer:
             cached_tokens=min(playing.answer.cached_tokens, len(playing.start.prompt)),
             prompt_ms=(first_at - playing.began_at) * 1000,
             generated_tokens=playing.rules.num_generated,
-            generated_ms=(now - first_at) * 1000,
+            generated_ms=(
+                (now - first_at) * 1000
+                if playing.answer.generated_ms is None
+                else playing.answer.generated_ms
+            ),
         )
         self._channel.send(Done(playing.start.request_id, reason, timings, message))
         self._playing.pop(playing.start.request_id, None)

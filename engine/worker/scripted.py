@@ -69,6 +69,8 @@ class Answer(_Part):
     prompt_delay_ms: Milliseconds = 0
     prompt_steps: Annotated[int, Field(ge=1, le=10_000)] = 1
     cached_tokens: Annotated[int, Field(ge=0)] = 0
+    settings: dict[str, float] = {}
+    generated_ms: Milliseconds | None = None
     fault: Fault | None = None
 
     @model_validator(mode="after")

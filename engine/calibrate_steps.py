@@ -1,0 +1,43 @@
+"""The settings that calibration knows how to tune, in the order in which they are measured.
+
+A part that gets a setting worth tuning adds its step to `STEPS`: the share of experts that the copy
+engine fetches, the least probability of a draft. `threads` stands last, because it is the one that
+depends on what the processor is left with.
+"""
+
+from __future__ import annotations
+
+from engine.calibrate import Candidates, Situation, Step
+from engine.core.config import OpsName
+from engine.core.topology import default_threads
+
+
+def thread_candidates(situation: Situation) -> Candidates:
+    """Thread counts to try beside the engine's own.
+
+    Fewer threads can be faster where memory is the limit (two thirds, half, a quarter), where a core
+    is wanted by everything else that runs (one less), where slow cores hold the fast ones up, and
+    where the other socket's memory is far away. More only where the engine left cores out.
+    """
+    cores = situation.cores
+    default = default_threads(cores, situation.cpu_limit)
+    if situation.config.upstream is not None:
+        return Candidates(default, (), "another server computes")
+    if situation.config.ops is OpsName.REFERENCE:
+        return Candidates(default, (), "the reference operations do not use it")
+    wanted = [default - 1, round(default * 2 / 3), default // 2, default // 4]
+    fast = sum(not core.is_slow for core in cores)
+    if 0 < fast < len(cores):
+        wanted += [fast, fast - 1]
+    if situation.sockets > 1:
+        wanted.append(len(cores) // situation.sockets - 1)
+    most = len(cores)
+    if situation.cpu_limit is not None:
+        most = min(most, int(situation.cpu_limit + 0.5))
+    wanted.append(most)
+    others = sorted({count for count in wanted if 1 <= count <= most} - {default}, reverse=True)
+    why_none = "" if others else "there is only one core to use"
+    return Candidates(default, tuple(others), why_none)
+
+
+STEPS: tuple[Step, ...] = (Step("threads", "Threads of the CPU kernels", thread_candidates),)
