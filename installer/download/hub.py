@@ -6,6 +6,7 @@ are signed and run out after about an hour, so they are asked for anew at every 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from installer.download.problems import (
 )
 from installer.errors import HubError
 
-_METADATA_TIMEOUT_S = 20.0
+_METADATA_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,13 @@ class Location:
         return urlsplit(self.url).hostname or self.url
 
 
+# What `huggingface_hub` talks through is one for the process: jobs that run at the same time share it.
+_shared_lock = threading.Lock()
+_shared_proxy: list[str | None] = []
+
+
 def make_client(options: DownloadOptions) -> httpx2.Client:
-    """The HTTP client for hub and bytes: the system's proxies and certificates, no wait for ever."""
+    """An HTTP client: the system's proxies and certificates, and no wait for ever."""
     retry = options.retry
     timeout = httpx2.Timeout(retry.stall_s, connect=retry.connect_s)
     return httpx2.Client(timeout=timeout, follow_redirects=True, proxy=options.proxy)
@@ -80,7 +86,7 @@ def make_client(options: DownloadOptions) -> httpx2.Client:
 class Hub:
     """One hub or mirror."""
 
-    def __init__(self, options: DownloadOptions, client: httpx2.Client) -> None:
+    def __init__(self, options: DownloadOptions) -> None:
         """Prepare; nothing is asked yet.
 
         Raises:
@@ -88,7 +94,10 @@ class Hub:
         """
         import huggingface_hub  # noqa: PLC0415  # takes a second; the wizard's window comes first
 
-        huggingface_hub.set_client_factory(lambda: client)
+        with _shared_lock:
+            if _shared_proxy != [options.proxy]:
+                huggingface_hub.set_client_factory(lambda: make_client(options))
+                _shared_proxy[:] = [options.proxy]
         self._hub = huggingface_hub
         self._endpoint = options.resolved_endpoint()
         self.host = _host_of(self._endpoint)

@@ -135,7 +135,7 @@ class DownloadJob:
                 code="proxy_unusable",
             ) from error
         with client:
-            hub = Hub(options, client)
+            hub = Hub(options)
             transfer = Transfer(hub, client, control, options.retry, reporter)
             planner = Planner(self._catalog, self.model, options, hub, transfer, control, reporter)
             yield _Tools(hub, transfer, planner, reporter)

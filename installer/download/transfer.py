@@ -12,7 +12,7 @@ import logging
 import re
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,12 +202,15 @@ class Transfer:
     ) -> None:
         """One request, and as many of its bytes as arrive."""
         first, last = wanted.first + sink.length, wanted.first + wanted.bytes - 1
-        headers = {**location.headers, "Accept-Encoding": "identity"}
+        # A connection of its own, which can be shut while even the answer's head is awaited.
+        headers = {**location.headers, "Accept-Encoding": "identity", "Connection": "close"}
         if first > 0 or last + 1 < wanted.file_bytes:
             headers["Range"] = f"bytes={first}-{last}"
         with self._connection() as connection:
             try:
-                with self._client.stream("GET", location.url, headers=headers) as response:
+                with self._client.stream(
+                    "GET", location.url, headers=headers, extensions={"trace": connection.trace}
+                ) as response:
                     connection.use(response)
                     self._accept(response, location, sink, wanted)
                     self._receive(response, sink, wanted)
@@ -329,20 +332,24 @@ class Transfer:
 
 
 class _Connection:
-    """The socket below an answer, to be shut from another thread."""
+    """The socket below a request, to be shut from another thread."""
 
     def __init__(self) -> None:
-        self._response: httpx2.Response | None = None
+        self._stream: object = None
+
+    def trace(self, event: str, info: Mapping[str, object]) -> None:
+        """Told by the HTTP client what it does; keeps the connection when it comes up."""
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            self._stream = info.get("return_value")
 
     def use(self, response: httpx2.Response) -> None:
-        self._response = response
+        """Take the connection of an answer."""
+        self._stream = response.extensions.get("network_stream", self._stream)
 
     def shut(self) -> None:
         """Wake the thread that waits for bytes; it sees an error and asks why."""
-        if self._response is None:
-            return  # the head has a time limit
-        stream = self._response.extensions.get("network_stream")
-        raw = stream.get_extra_info("socket") if stream is not None else None
+        get_extra_info = getattr(self._stream, "get_extra_info", None)
+        raw = get_extra_info("socket") if get_extra_info is not None else None
         if isinstance(raw, socket.socket):
             try:
                 raw.shutdown(socket.SHUT_RDWR)

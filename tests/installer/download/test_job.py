@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import threading
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from installer.download.job import DownloadJob
-from installer.download.options import DownloadOptions
+from installer.download.options import DownloadOptions, RetryPolicy
 from installer.download.part_file import part_path, state_path
 from installer.download.plan import Action
 from installer.download.progress import DownloadProgress, Phase
@@ -329,6 +330,31 @@ def test_a_pause_closes_the_line_and_going_on_resumes(hub, job):
     thread.join(10)
     assert is_right(target(job))
     assert ranges(hub) == [None, f"bytes={have}-{SIZE - 1}"]
+
+
+def test_a_silent_server_does_not_delay_the_person_before_its_answer(hub, make_options, job):
+    hub.faults.add(Fault(Kind.STALL, times=-1))
+    timer = threading.Timer(0.3, job.stop)
+    timer.start()
+    started = time.monotonic()
+    slow = RetryPolicy(stall_s=30)
+    job.options = dataclasses.replace(job.options, retry=slow)
+    with pytest.raises(StoppedError):
+        job.run()
+    assert time.monotonic() - started < 10
+    timer.join()
+
+
+def test_downloads_into_two_folders_run_side_by_side(hub, make_options, job, tmp_path):
+    hub.bytes_per_s = 2_000_000
+    other = DownloadJob(job._catalog, MODEL, make_options(data_dir=tmp_path / "other"))
+    thread = threading.Thread(target=other.run)
+    thread.start()
+    job.run()
+    thread.join(10)
+    assert is_right(target(job))
+    assert is_right(target(other))
+    assert hub.sent_bytes == 2 * SIZE
 
 
 @pytest.mark.parametrize("ask", ["stop", "cancel", "pause"])
