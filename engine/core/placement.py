@@ -2,7 +2,8 @@
 
 The wizard, `engine inspect` and the worker call the same function and get the same answer: every
 part of the model with its tier and bytes, the reason for it, and one verdict. This file places for a
-machine on which the CPU computes everything. It counts weights, KV pages (keys, values, raw and
+machine on which the CPU computes everything; `placement_hybrid.py` from numbers alone, and with a
+graphics card. It counts weights, KV pages (keys, values, raw and
 pooled index keys), recurrent states with their rollback copy, workspaces and a reserve
 (spec/qwen4exp.md section 6).
 """
@@ -27,11 +28,11 @@ MAX_WINDOW = 16  # rows of one sequence that a pass can commit in part: last tok
 PAGE_TOKENS = 256  # rounded down to a multiple of the model's block ratio
 
 # Python, the libraries, the kernels and the front: measured 130 MB resident before a model is loaded.
-_PROGRAM_BYTES = 200 << 20
+PROGRAM_BYTES = 200 << 20
 # Left to the system and to other programs when RAM is counted as a whole.
-_SYSTEM_RESERVE_BYTES = 1 << 30
+SYSTEM_RESERVE_BYTES = 1 << 30
 # A "32 GB" kit reports 31.x GiB because firmware keeps some: sizes may miss by this share.
-_RAM_TOLERANCE = 0.03
+RAM_TOLERANCE = 0.03
 # Pages for further sequences beside the first full context, as a share of free memory.
 _EXTRA_KV_SHARE = 0.25
 
@@ -49,6 +50,7 @@ class Tier(enum.StrEnum):
 
     RAM_MAPPED = "ram_mapped"  # the file itself, through the system's page cache
     RAM = "ram"
+    VRAM = "vram"
     DISK = "disk"  # mapped too, but only a few rows are read per token
 
 
@@ -107,7 +109,7 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
     """
     model = model_config_of(header)
     context = _context(model, config)
-    parts = _weight_parts(header.tensors, model.num_layers, requant=config.requant)
+    parts = weight_parts(header.tensors, model.num_layers, requant=config.requant)
     page_tokens = page_tokens_of(model)
     page_bytes = kv_page_bytes(model, config.kv_type, page_tokens)
     pages_each = -(-context // page_tokens)
@@ -132,7 +134,7 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
             workspace_bytes(model, config),
             f"activations of {config.prompt_chunk} rows and logits",
         ),
-        PlacedPart("Program", Tier.RAM, _PROGRAM_BYTES, "Python, libraries, kernels, server"),
+        PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server"),
     ]
     sessions = session_memory(
         config.session_cache_mib,
@@ -288,9 +290,10 @@ def _kv_pages(pages_each: int, page_bytes: int, parallel: int, machine: Machine)
     return pages_each + max(extra, parallel - 1)
 
 
-def _weight_parts(
+def weight_parts(
     tensors: Mapping[str, tuple[int, TensorInfo]], num_layers: int, *, requant: bool
 ) -> list[PlacedPart]:
+    """The weights in groups, each with its tier and the reason for it."""
     sizes = {"Experts": 0, "n-gram table": 0, "Token embedding": 0, "MTP layer": 0, "Other": 0}
     sizes |= {"Stream projections": 0, "Stream projections as Q8_0": 0}
     for name, (_shard, info) in tensors.items():
@@ -341,12 +344,12 @@ def _weight_group(name: str, num_layers: int) -> str:
 
 
 def _verdict(machine: Machine, needed: int, private: int) -> tuple[Verdict, str]:
-    total = machine.ram_total_bytes * (1 + _RAM_TOLERANCE)
+    total = machine.ram_total_bytes * (1 + RAM_TOLERANCE)
     if needed <= machine.ram_available_bytes:
         return Verdict.FITS, (
             f"It fits: {size_in_words(needed)} needed, {size_in_words(machine.ram_available_bytes)} free."
         )
-    if needed + _SYSTEM_RESERVE_BYTES <= total:
+    if needed + SYSTEM_RESERVE_BYTES <= total:
         return Verdict.TIGHT, (
             f"It is tight: {size_in_words(needed)} needed, {size_in_words(machine.ram_available_bytes)} free of "
             f"{size_in_words(machine.ram_total_bytes)}. Close other programs before starting."
@@ -359,5 +362,5 @@ def _verdict(machine: Machine, needed: int, private: int) -> tuple[Verdict, str]
     return Verdict.DOES_NOT_FIT, (
         f"It does not fit: {size_in_words(needed)} needed; of "
         f"{size_in_words(machine.ram_total_bytes)} of memory in all, "
-        f"{size_in_words(_SYSTEM_RESERVE_BYTES)} is left to the system. {way_out}"
+        f"{size_in_words(SYSTEM_RESERVE_BYTES)} is left to the system. {way_out}"
     )

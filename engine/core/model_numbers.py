@@ -1,0 +1,135 @@
+"""A model as the few numbers that a placement with a graphics card needs.
+
+From the catalogue before the download (about right), from the files' header after it (exact).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.core.catalog import Catalog, CatalogModel
+from engine.core.config import KvType, RunConfig
+from engine.core.gguf_header import ModelHeader
+from engine.core.placement import (
+    Tier,
+    kv_page_bytes,
+    model_config_of,
+    page_tokens_of,
+    state_bytes,
+    weight_parts,
+    workspace_bytes,
+)
+
+# What a catalogue does not say, for the published shapes; both only matter by a few hundred MB.
+_STATE_BYTES_PER_WEIGHT = 1  # of layers x hidden x hidden: two float32 halves of the delta states
+_WORKSPACE_VALUES = 64  # float32 values for each row of a prompt chunk and each hidden value
+
+
+@dataclass(frozen=True, slots=True)
+class ModelNumbers:
+    """What a model takes.
+
+    Attributes:
+        expert_bytes: all routed experts.
+        num_experts: routed experts of all layers together.
+        experts_used: of these, how many a token reads.
+        dense_bytes: what every token reads: mixers, routers, shared experts, head.
+        row_bytes: tables of which a token reads some rows (n-grams, embedding).
+        mtp_bytes: the draft layer.
+        kv_token_bytes: keys, values and index keys of one token.
+        state_bytes: recurrent states of one sequence.
+        parallel: sequences that run together.
+        workspace_bytes: activations and logits.
+        trained_context: tokens that the model was trained for.
+    """
+
+    expert_bytes: int
+    num_experts: int
+    experts_used: int
+    dense_bytes: int
+    row_bytes: int
+    mtp_bytes: int
+    kv_token_bytes: int
+    state_bytes: int
+    parallel: int
+    workspace_bytes: int
+    trained_context: int
+
+    @property
+    def active_expert_bytes(self) -> int:
+        """Experts that one token reads."""
+        return self.expert_bytes * self.experts_used // max(self.num_experts, 1)
+
+    @property
+    def active_bytes(self) -> int:
+        """All weights that one token reads, the draft layer left out."""
+        return self.dense_bytes + self.active_expert_bytes
+
+    @property
+    def expert_slot_bytes(self) -> int:
+        """One expert."""
+        return -(-self.expert_bytes // max(self.num_experts, 1))
+
+
+def numbers_of_catalog(
+    catalog: Catalog, model: CatalogModel, config: RunConfig | None = None
+) -> ModelNumbers:
+    """The numbers of a model that is not downloaded yet."""
+    config = config or RunConfig()
+    family = catalog.family_of(model)
+    shape = family.shape
+    mtp = family.mtp
+    checkpoint = catalog.mtp_checkpoints.get(mtp.checkpoint or "") if mtp is not None else None
+    per_token = 2 * shape.kv_heads * shape.head_size + shape.index_key_size
+    per_token += shape.index_key_size // max(shape.block_ratio, 1)
+    rows = config.prompt_chunk * shape.hidden_size
+    return ModelNumbers(
+        expert_bytes=model.needs.expert_bytes,
+        num_experts=shape.layers * shape.experts_per_layer,
+        experts_used=shape.layers * shape.experts_used,
+        dense_bytes=model.needs.dense_bytes,
+        row_bytes=model.needs.ngram_bytes,
+        mtp_bytes=checkpoint.file_bytes if checkpoint is not None else 0,
+        kv_token_bytes=_item_bytes(config.kv_type) * per_token * shape.kv_layers,
+        state_bytes=_STATE_BYTES_PER_WEIGHT * shape.layers * shape.hidden_size**2,
+        parallel=config.parallel,
+        workspace_bytes=4 * _WORKSPACE_VALUES * rows,
+        trained_context=shape.trained_context,
+    )
+
+
+def numbers_of_header(header: ModelHeader, config: RunConfig | None = None) -> ModelNumbers:
+    """The numbers of a model whose files are here.
+
+    Raises:
+        ModelFileError: the header describes no model that we know.
+    """
+    config = config or RunConfig()
+    model = model_config_of(header)
+    sizes = {"Experts": 0, "MTP layer": 0}
+    dense = rows = 0
+    for part in weight_parts(header.tensors, model.num_layers, requant=config.requant):
+        if part.name in sizes:
+            sizes[part.name] = part.num_bytes
+        elif part.tier is Tier.DISK:
+            rows += part.num_bytes
+        else:
+            dense += part.num_bytes
+    page_tokens = page_tokens_of(model)
+    return ModelNumbers(
+        expert_bytes=sizes["Experts"],
+        num_experts=model.num_layers * model.num_experts,
+        experts_used=model.num_layers * model.num_experts_used,
+        dense_bytes=dense,
+        row_bytes=rows,
+        mtp_bytes=sizes["MTP layer"],
+        kv_token_bytes=-(-kv_page_bytes(model, config.kv_type, page_tokens) // page_tokens),
+        state_bytes=state_bytes(model),
+        parallel=config.parallel,
+        workspace_bytes=workspace_bytes(model, config),
+        trained_context=model.context_length,
+    )
+
+
+def _item_bytes(kv_type: KvType) -> int:
+    return 2 if kv_type is KvType.F16 else 4

@@ -1,0 +1,260 @@
+"""What lives where when a graphics card helps: a pure function of numbers.
+
+Into video memory goes first what every token reads (mixers, routers, shared experts, head), the draft
+layer, keys and values, states; experts fill the rest. All experts stay readable in RAM, where the CPU
+computes those that the card does not hold; where RAM is short, those that it holds need no RAM, and
+what still does not fit is read from the disk. The sources of the constants are in spec/catalog.md
+section 5. Works before a download (numbers from the catalogue) and after it (from the header).
+
+    place(numbers_of_catalog(catalog, model), memory, gpu=None, context=32768)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.core.errors import ParameterValue
+from engine.core.gpu import Gpu
+from engine.core.machine import Machine
+from engine.core.model_numbers import ModelNumbers
+from engine.core.note import Note
+from engine.core.placement import (
+    PROGRAM_BYTES,
+    RAM_TOLERANCE,
+    SYSTEM_RESERVE_BYTES,
+    PlacedPart,
+    Tier,
+    Verdict,
+)
+
+# Whether this version's engine computes on NVIDIA cards. The one place that says so: recommendations,
+# speed ranges and texts follow it.
+GPU_ENGINE = False
+
+MIN_CAPABILITY = (7, 5)  # what our kernels are compiled for: Turing and newer
+_MIN_DRIVER_OF_NEW_CARDS = ((10, 0), 570)  # Blackwell came with CUDA 12.8
+
+# Video memory that is left to others: a desktop grows when windows open.
+VRAM_RESERVE_BYTES = 700 << 20
+VRAM_RESERVE_DISPLAY_BYTES = 1500 << 20
+# Context, streams and compiled kernels of CUDA itself.
+_CUDA_BYTES = 450 << 20
+# What a person's system and other programs take of RAM while the model runs, comfortably.
+COMFORT_BYTES = 4 << 30
+# Read for every token, a page that is missing costs a read of the disk: beyond this share of the
+# experts the disk sets the speed.
+_MOST_FROM_DISK = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class HybridPlacement:
+    """The answer.
+
+    Attributes:
+        verdict: fits, tight (close other programs), or does not fit.
+        context: tokens of one sequence.
+        parts: what lives where; experts may appear once for each tier.
+        notes: why, and what was given up.
+        gpu_index: the card that is used; None without one.
+        expert_slots: experts that the card holds.
+        vram_bytes: video memory that is used, slots included.
+        ram_bytes: RAM that it takes, mapped weights included.
+        disk_expert_bytes: experts that fit nowhere and are read from the disk when needed.
+    """
+
+    verdict: Verdict
+    context: int
+    parts: tuple[PlacedPart, ...]
+    notes: tuple[Note, ...]
+    gpu_index: int | None
+    expert_slots: int
+    vram_bytes: int
+    ram_bytes: int
+    disk_expert_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _VramPlan:
+    parts: tuple[PlacedPart, ...]
+    slots: int
+    notes: tuple[Note, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(part.num_bytes for part in self.parts)
+
+
+def place(
+    model: ModelNumbers,
+    machine: Machine,
+    gpu: Gpu | None,
+    context: int,
+    *,
+    may_read_disk: bool = False,
+) -> HybridPlacement:
+    """Place a model.
+
+    Args:
+        model: its numbers.
+        machine: RAM.
+        gpu: the card to use; None: the CPU computes everything.
+        context: tokens of one sequence.
+        may_read_disk: whether experts that fit into no memory may stay on the disk (large sizes of
+            which only a part is in use).
+    """
+    notes: list[Note] = []
+    plan = _vram_plan(model, gpu, context) if gpu is not None else None
+    if gpu is not None and plan is None:
+        notes.append(Note("vram_too_small", {"card": gpu.name, "vram_bytes": gpu.vram_total_bytes}))
+    if plan is not None:
+        notes += plan.notes
+    held = plan.slots * model.expert_slot_bytes if plan is not None else 0
+    private = _private_parts(model, context, on_card=plan is not None)
+    private_bytes = sum(part.num_bytes for part in private)
+    mapped = 0 if plan is not None else model.dense_bytes + model.mtp_bytes
+    fixed = private_bytes + mapped
+    total = int(machine.ram_total_bytes * (1 + RAM_TOLERANCE))
+    room = total - SYSTEM_RESERVE_BYTES - fixed
+    in_ram = model.expert_bytes
+    if room < in_ram and held:
+        in_ram = max(model.expert_bytes - held, 0)
+        notes.append(Note("experts_not_doubled", {"vram_bytes": held}))
+    on_disk = max(0, in_ram - max(room, 0)) if may_read_disk else 0
+    if on_disk:
+        notes.append(Note("experts_on_disk", {"disk_bytes": on_disk}))
+    ram = fixed + in_ram - on_disk
+    parts = [*private]
+    if mapped:
+        parts.append(PlacedPart("Weights", Tier.RAM_MAPPED, mapped, "read every token"))
+    if in_ram - on_disk:
+        parts.append(
+            PlacedPart("Experts", Tier.RAM_MAPPED, in_ram - on_disk, "the CPU computes them here")
+        )
+    if on_disk:
+        parts.append(PlacedPart("Experts", Tier.DISK, on_disk, "they fit into no memory"))
+    if plan is not None:
+        parts += plan.parts
+    parts.append(PlacedPart("Tables", Tier.DISK, model.row_bytes, "a few rows per token are read"))
+    return HybridPlacement(
+        verdict=_verdict(ram, room, on_disk, model, total),
+        context=context,
+        parts=tuple(part for part in parts if part.num_bytes),
+        notes=tuple(notes),
+        gpu_index=gpu.index if gpu is not None and plan is not None else None,
+        expert_slots=plan.slots if plan is not None else 0,
+        vram_bytes=plan.num_bytes if plan is not None else 0,
+        ram_bytes=ram,
+        disk_expert_bytes=on_disk,
+    )
+
+
+def best_gpu(cards: Sequence[Gpu], driver_major: int | None, min_driver: int) -> Gpu | None:
+    """The card to use: of those that can be used the one with the most video memory.
+
+    One card alone: a second one that is smaller makes prompts slower.
+    """
+    usable = [card for card in cards if not gpu_problems(card, driver_major, min_driver)]
+    return max(usable, key=lambda card: (card.vram_total_bytes, -card.index), default=None)
+
+
+def gpu_problems(card: Gpu, driver_major: int | None, min_driver: int) -> list[Note]:
+    """Why a card cannot be used; empty when it can."""
+    notes: list[Note] = []
+    capability = card.compute_capability
+    if capability is not None and capability < MIN_CAPABILITY:
+        text = f"{capability[0]}.{capability[1]}"
+        notes.append(Note("gpu_too_old", {"card": card.name, "capability": text}))
+    needed = min_driver
+    if capability is not None and capability >= _MIN_DRIVER_OF_NEW_CARDS[0]:
+        needed = max(needed, _MIN_DRIVER_OF_NEW_CARDS[1])
+    if driver_major is not None and driver_major < needed:
+        params: dict[str, ParameterValue] = {
+            "card": card.name,
+            "driver": driver_major,
+            "needed": needed,
+        }
+        notes.append(Note("driver_too_old", params))
+    return notes
+
+
+def reserve_bytes(gpu: Gpu) -> int:
+    """Video memory that stays free; more where a screen may hang on the card."""
+    return VRAM_RESERVE_BYTES if gpu.has_display is False else VRAM_RESERVE_DISPLAY_BYTES
+
+
+def _vram_plan(model: ModelNumbers, gpu: Gpu, context: int) -> _VramPlan | None:
+    """What the card holds; None when it is too small even for what must be there."""
+    # What others hold now counts, except where that would rule the card out: they can be closed.
+    rooms = [
+        gpu.vram_free_bytes - reserve_bytes(gpu),
+        gpu.vram_total_bytes - reserve_bytes(gpu),
+    ]
+    for room, is_now in zip(rooms, (True, False), strict=True):
+        # What is given up first: further requests at a time, then the drafts.
+        for parallel, with_mtp in ((model.parallel, True), (1, True), (1, False)):
+            fixed = _fixed_parts(model, context, parallel, with_mtp=with_mtp)
+            left = room - sum(part.num_bytes for part in fixed)
+            slots = min(model.num_experts, left // max(model.expert_slot_bytes, 1))
+            if slots < min(model.experts_used, model.num_experts):
+                continue  # so few would only move experts to and fro
+            notes = []
+            if parallel < model.parallel:
+                notes.append(Note("one_request_at_a_time", {"card": gpu.name}))
+            if not with_mtp:
+                notes.append(Note("no_vram_for_drafts", {"card": gpu.name}))
+            if not is_now:
+                notes.append(vram_taken(gpu))
+            size = slots * model.expert_slot_bytes
+            experts = PlacedPart("Experts", Tier.VRAM, size, f"{slots} of {model.num_experts}")
+            return _VramPlan((*fixed, experts), slots, tuple(notes))
+    return None
+
+
+def vram_taken(gpu: Gpu) -> Note:
+    """Who holds the card's memory now."""
+    names = sorted({process.name for process in gpu.processes if process.name})
+    taken: dict[str, ParameterValue] = {
+        "card": gpu.name,
+        "taken_bytes": gpu.vram_total_bytes - gpu.vram_free_bytes,
+        "programs": ", ".join(names),
+    }
+    return Note("vram_taken", taken)
+
+
+def _fixed_parts(
+    model: ModelNumbers, context: int, parallel: int, *, with_mtp: bool
+) -> list[PlacedPart]:
+    states = parallel * model.state_bytes
+    parts = [
+        PlacedPart("Weights", Tier.VRAM, model.dense_bytes, "read every token"),
+        PlacedPart("KV pages", Tier.VRAM, context * model.kv_token_bytes, "keys, values"),
+        PlacedPart("Recurrent states", Tier.VRAM, states, f"{parallel} sequences"),
+        PlacedPart("CUDA", Tier.VRAM, _CUDA_BYTES + model.workspace_bytes, "workspaces"),
+    ]
+    if with_mtp:
+        parts.append(PlacedPart("MTP layer", Tier.VRAM, model.mtp_bytes, "read for every draft"))
+    return parts
+
+
+def _private_parts(model: ModelNumbers, context: int, *, on_card: bool) -> list[PlacedPart]:
+    parts = [PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server")]
+    if not on_card:
+        kv_bytes = context * model.kv_token_bytes
+        parts += [
+            PlacedPart("KV pages", Tier.RAM, kv_bytes, "keys, values, index keys"),
+            PlacedPart(
+                "Recurrent states", Tier.RAM, model.parallel * model.state_bytes, "of all sequences"
+            ),
+            PlacedPart("Workspace", Tier.RAM, model.workspace_bytes, "activations and logits"),
+        ]
+    return parts
+
+
+def _verdict(ram: int, room: int, on_disk: int, model: ModelNumbers, total: int) -> Verdict:
+    if on_disk:
+        too_much = room <= 0 or on_disk > _MOST_FROM_DISK * model.expert_bytes
+        return Verdict.DOES_NOT_FIT if too_much else Verdict.TIGHT
+    if ram + COMFORT_BYTES <= total:
+        return Verdict.FITS
+    return Verdict.TIGHT if ram + SYSTEM_RESERVE_BYTES <= total else Verdict.DOES_NOT_FIT

@@ -1,0 +1,159 @@
+"""How fast a model will answer on this PC, as a range, before anything is downloaded.
+
+On the processor: the bytes that a token touches over the memory's measured bandwidth, and what the
+cores can decode; measured runs lie between the two ends (bench/results). On a graphics card: the
+published speed of the reference machine (spec/catalog.md section 9), scaled by the time that a simple
+model gives for both machines. Estimates, to be shown as such.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from engine.core.catalog import CatalogModel, ModelShape
+from engine.core.gpu import Gpu
+from engine.core.model_numbers import ModelNumbers
+from engine.core.placement_hybrid import HybridPlacement
+from engine.core.survey import Survey
+
+# Weights that one core decodes in a second, one row of activations, GB/s: measured 2026-11-30 at
+# about 3 GHz (docs/how-it-works/kernels.md). By the experts' size: gate and up, down weighed in.
+_EXPERT_RATES = {
+    "Q2_0": {"avx512": 17.0, "avxvnni": 15.5, "avx2": 13.0},
+    "IQ2_XS": {"avx512": 8.0, "avxvnni": 6.0, "avx2": 5.5},
+    "IQ3_XXS": {"avx512": 12.0, "avxvnni": 5.5, "avx2": 6.5},
+    "IQ3_S": {"avx512": 11.0, "avxvnni": 5.0, "avx2": 5.0},
+    "IQ1_M": {"avx512": 11.0, "avxvnni": 5.0, "avx2": 5.0},  # a name only: stored like IQ3_S
+    "UD-IQ4_XS": {"avx512": 12.0, "avxvnni": 6.0, "avx2": 6.0},
+    "UD-Q4_K_XL": {"avx512": 21.0, "avxvnni": 19.0, "avx2": 18.0},
+}
+_OTHER_RATES = {"avx512": 10.0, "avxvnni": 5.0, "avx2": 5.0}
+_DENSE_RATES = {"avx512": 28.0, "avxvnni": 27.0, "avx2": 26.0}
+# Multiply-adds of one core in a nanosecond with many rows (the same table).
+_PROMPT_RATES = {"avx512": 90.0, "avxvnni": 70.0, "avx2": 55.0}
+
+# Shares of the bound that measured runs reach (bench/results, busy and quiet machines).
+_LOW_SHARE, _HIGH_SHARE = 0.7, 0.85
+_FASTER_CLOCK = 1.5  # desktop cores against the 3 GHz of the table
+_LAYER_S = 60e-6  # hand-over between the operations of a layer
+_TOKEN_S = 1.5e-3  # sampling, text, messages
+_DEFAULT_BANDWIDTH = 20e9  # two channels of slow memory, where it could not be measured
+_REFERENCE_VALUES_PER_S = 2e8  # the plain implementation without AVX2
+
+# The machine of the published figures: RTX 5070 12 GB, Ryzen 5 7600 with two channels of DDR5.
+_REFERENCE_VRAM_PER_S = 672e9
+_REFERENCE_RAM_PER_S = 62e9
+_REFERENCE_SLOT_BYTES = 5.0e9
+_DEFAULT_VRAM_PER_S = 300e9
+_GPU_LAYER_S = 50e-6
+_GPU_LOW, _GPU_HIGH = 0.6, 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedRange:
+    """Tokens per second.
+
+    Attributes:
+        low: an answer's tokens, at worst.
+        high: at best.
+        prompt_low: a prompt's tokens that are read, at worst; 0 when unknown.
+        prompt_high: at best.
+    """
+
+    low: float
+    high: float
+    prompt_low: float = 0.0
+    prompt_high: float = 0.0
+
+    @property
+    def middle(self) -> float:
+        """What to expect."""
+        return (self.low + self.high) / 2
+
+
+def cpu_speed(
+    survey: Survey,
+    model: CatalogModel,
+    shape: ModelShape,
+    numbers: ModelNumbers,
+    placement: HybridPlacement,
+) -> SpeedRange:
+    """Speed when the processor computes everything."""
+    variant = survey.cpu.best
+    fixed_s = _TOKEN_S + shape.layers * _LAYER_S
+    if not variant:
+        took_s = fixed_s + numbers.active_bytes / _REFERENCE_VALUES_PER_S
+        return SpeedRange(0.3 / took_s, 1 / took_s)
+    cores = survey.fast_cores + survey.slow_cores / 2
+    if survey.environment.cpu_limit is not None:
+        cores = min(cores, survey.environment.cpu_limit)
+    cores = max(cores, 1.0)
+    memory_s = numbers.active_bytes / (survey.memory_bytes_per_s or _DEFAULT_BANDWIDTH)
+    rate = _EXPERT_RATES.get(model.size, _OTHER_RATES)[variant]
+    decode_s = numbers.active_expert_bytes / (rate * 1e9 * cores)
+    decode_s += numbers.dense_bytes / (_DENSE_RATES[variant] * 1e9 * cores)
+    disk_s = _disk_s(survey, numbers, placement)
+    low = _LOW_SHARE / (memory_s + decode_s + disk_s + fixed_s)
+    high = _HIGH_SHARE / (max(memory_s, decode_s / _FASTER_CLOCK) + disk_s / 2 + fixed_s)
+    macs = numbers.dense_bytes + _expert_values(shape)
+    prompt = cores * _PROMPT_RATES[variant] * 1e9 / max(macs, 1)
+    return SpeedRange(low, high, prompt / 2, prompt * _FASTER_CLOCK)
+
+
+def gpu_speed(
+    survey: Survey,
+    gpu: Gpu,
+    model: CatalogModel,
+    shape: ModelShape,
+    numbers: ModelNumbers,
+    placement: HybridPlacement,
+) -> SpeedRange | None:
+    """Speed with a card; None for a model without a published figure to scale."""
+    if model.speed is None:
+        return None
+    here = _gpu_token_s(
+        numbers,
+        shape,
+        gpu.memory_bytes_per_s or _DEFAULT_VRAM_PER_S,
+        survey.memory_bytes_per_s or _DEFAULT_BANDWIDTH,
+        placement.expert_slots * numbers.expert_slot_bytes,
+    )
+    there = _gpu_token_s(
+        numbers, shape, _REFERENCE_VRAM_PER_S, _REFERENCE_RAM_PER_S, _REFERENCE_SLOT_BYTES
+    )
+    here += _disk_s(survey, numbers, placement)
+    expected = model.speed.short_chat * there / here
+    prompt = (model.speed.prompt or 0.0) * there / here
+    return SpeedRange(
+        expected * _GPU_LOW, expected * _GPU_HIGH, prompt * _GPU_LOW, prompt * _GPU_HIGH
+    )
+
+
+def _gpu_token_s(
+    numbers: ModelNumbers, shape: ModelShape, vram_per_s: float, ram_per_s: float, held: float
+) -> float:
+    share = min(1.0, held / max(numbers.expert_bytes, 1))
+    # The card holds the most wanted experts, so it meets more of them than its share: the square root
+    # lies near what others report, and much of it cancels against the reference machine.
+    hits = math.sqrt(share)
+    card_s = (numbers.dense_bytes + hits * numbers.active_expert_bytes) / vram_per_s
+    host_s = (1 - hits) * numbers.active_expert_bytes / ram_per_s
+    return card_s + host_s + shape.layers * _GPU_LAYER_S
+
+
+def _disk_s(survey: Survey, numbers: ModelNumbers, placement: HybridPlacement) -> float:
+    """Seconds that a token waits for experts on the disk, if every expert is as likely."""
+    if not placement.disk_expert_bytes:
+        return 0.0
+    share = placement.disk_expert_bytes / max(numbers.expert_bytes, 1)
+    speed = survey.data_drive.speed if survey.data_drive is not None else None
+    per_s = max(speed.sequential_bytes_per_s, 1e6) if speed is not None else 5e8
+    reads = numbers.experts_used * share * 3  # gate, up and down lie apart
+    latency_s = speed.random_read_s if speed is not None else 1e-4
+    return numbers.active_expert_bytes * share / per_s + reads * latency_s / 8
+
+
+def _expert_values(shape: ModelShape) -> int:
+    """Values of the experts of one token; an expert is a quarter as wide as the model."""
+    return shape.layers * shape.experts_used * 3 * shape.hidden_size * (shape.hidden_size // 4)
