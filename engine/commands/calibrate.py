@@ -225,15 +225,21 @@ class _Printer:
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._began_at = time.monotonic()
-        self._shown_load = ""
+        self._done = self._total = 0
 
-    def _event(self, name: str, **fields: object) -> None:
-        line = json.dumps({"event": name, **fields}, ensure_ascii=False)
-        print(line, file=sys.stderr, flush=True)
+    def _event(self, kind: str, name: str, line: str, **fields: object) -> None:
+        event: dict[str, object] = {"event": kind, "done": self._done, "total": self._total}
+        event |= {"name": name, "line": line, **fields}
+        print(json.dumps(event, ensure_ascii=False), file=sys.stderr, flush=True)
 
     def plan(self, task: _Task) -> None:
         """What will be measured."""
-        rounds = sum(entry.num_rounds for entry in task.planned)
+        self._total = sum(entry.num_rounds for entry in task.planned)
+        lines = [f"{skipped.key}: not measured, {skipped.reason}" for skipped in task.skipped]
+        for entry in task.planned:
+            values = ", ".join(str(value) for value in entry.candidates.others)
+            default = entry.candidates.default
+            lines.append(f"{entry.step.key}: {default} is the default; to be tried: {values}")
         if self._as_json:
             steps = [
                 {
@@ -244,23 +250,19 @@ class _Printer:
                 }
                 for entry in task.planned
             ]
-            self._event("plan", rounds=rounds, steps=steps, skipped=_skipped(task))
+            self._event("plan", "", "; ".join(lines), steps=steps, skipped=_skipped(task))
             return
-        for skipped in task.skipped:
-            print(f"{skipped.key}: not measured, {skipped.reason}")
-        for entry in task.planned:
-            values = ", ".join(str(value) for value in entry.candidates.others)
-            print(
-                f"{entry.step.key}: {entry.candidates.default} is the default; to be tried: {values}"
-            )
         if task.planned:
-            print(f"At most {rounds} rounds. Ctrl-C ends it and changes nothing.", flush=True)
+            lines.append(f"At most {self._total} rounds. Ctrl-C ends it and changes nothing.")
+        print("\n".join(lines), flush=True)
 
     def loading(self, settings: Mapping[str, SettingValue], progress: Progress) -> None:
         """The model is being loaded."""
         if self._as_json:
             self._event(
                 "load",
+                next(reversed(settings), ""),
+                "",
                 settings=dict(settings),
                 done_bytes=progress.done_bytes,
                 total_bytes=progress.total_bytes,
@@ -269,48 +271,40 @@ class _Printer:
     def observe(self, what: Round | Finding) -> None:
         """A round has been measured, or a step is over."""
         if isinstance(what, Finding):
-            self._step(what)
+            if self._as_json:
+                self._event("step", what.key, _verdict(what), **_plain(what))
+            else:
+                print(_verdict(what), flush=True)
             return
+        self._done, self._total = what.done, what.total
         elapsed_s = time.monotonic() - self._began_at
         left_s = elapsed_s / what.done * (what.total - what.done)
+        rate = None if what.tokens_per_s is None else round(what.tokens_per_s, 2)
+        words = f"failed: {what.error}" if rate is None else f"{rate:.2f} tokens/s"
+        line = f"{what.key} {what.value}: {words}"
         if self._as_json:
-            rate = None if what.tokens_per_s is None else round(what.tokens_per_s, 2)
             self._event(
                 "round",
+                what.key,
+                line,
                 key=what.key,
                 value=what.value,
                 duel=what.is_duel,
                 tokens_per_s=rate,
-                done=what.done,
-                total=what.total,
                 left_s=round(left_s, 1),
                 error=what.error,
             )
-            return
-        rate_text = (
-            f"failed: {what.error}"
-            if what.tokens_per_s is None
-            else f"{what.tokens_per_s:8.2f} tokens/s"
-        )
-        print(
-            f"[{what.done}/{what.total}] {what.key} {what.value}: {rate_text} "
-            f"(about {_minutes(left_s)} left)",
-            flush=True,
-        )
-
-    def _step(self, finding: Finding) -> None:
-        if self._as_json:
-            self._event("step", **_plain(finding))
         else:
-            print(_verdict(finding), flush=True)
+            left = f"(about {_in_words(left_s)} left)"
+            print(f"[{what.done}/{what.total}] {line} {left}", flush=True)
 
     def cancelled(self, task: _Task) -> None:
         """It was stopped."""
         sentence = f"Calibration was stopped. {task.unchanged}"
         if self._as_json:
-            self._event("cancelled", message=sentence)
-            report = {"ok": False, "cancelled": True, "message": sentence}
-            print(json.dumps({**report, "settings": {}}, ensure_ascii=False))
+            self._event("cancelled", "", sentence)
+            report = {"ok": False, "cancelled": True, "message": sentence, "settings": {}}
+            print(json.dumps(report, ensure_ascii=False))
         else:
             print(sentence, flush=True)
 
@@ -364,5 +358,5 @@ def _skipped(task: _Task) -> list[dict[str, str]]:
     return [{"key": s.key, "title": s.title, "reason": s.reason} for s in task.skipped]
 
 
-def _minutes(seconds: float) -> str:
+def _in_words(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
