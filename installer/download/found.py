@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +111,33 @@ class FileFinder:
         if any(file.sha256 in (path.name, known) for file in fitting):
             return 0, str(path)
         return (1 if any(file.name == path.name for file in fitting) else 2), str(path)
+
+
+def find_whole_files(names: Sequence[str], folders: Iterable[Path]) -> list[Path] | None:
+    """Files with these names in one of the folders, each a whole GGUF file as its header says.
+
+    None unless one folder has them all. Their content is not looked at.
+    """
+    by_folder: dict[Path, list[str]] = {}
+    for path in _files_below(folders):
+        if path.name in names and is_whole_gguf(path):
+            by_folder.setdefault(path.parent, []).append(path.name)
+    for folder, present in by_folder.items():
+        if all(name in present for name in names):
+            return [folder / name for name in names]
+    return None
+
+
+def is_whole_gguf(path: Path) -> bool:
+    """Whether a file is as long as its own tensor directory says, and no longer."""
+    try:
+        header = read_header(path)  # refuses what is too short
+        size = path.stat().st_size
+    except (ModelFileError, OSError) as error:
+        logger.info("%s is not used: %s", path, error)
+        return False
+    ends = [header.data_start + tensor.offset + tensor.num_bytes for tensor in header.tensors]
+    return size < max(ends, default=header.data_start) + 2 * header.alignment
 
 
 def hub_cache_folders(repositories: Iterable[str]) -> list[Path]:

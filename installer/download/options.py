@@ -45,6 +45,8 @@ class DownloadOptions:
         search: folders in which the person has model files, looked through with their subfolders.
         with_draft_head: fetch or build the draft head (MTP) too.
         with_image_encoder: fetch the image encoder too.
+        accept_unverified: when the hub cannot be asked for checksums, use the person's own files by
+            their names; nothing is fetched then.
         max_bytes_per_s: rate limit at the start; None: none.
         retry: patience.
         keep_awake: keeps the PC from sleeping while `run` works.
@@ -58,6 +60,7 @@ class DownloadOptions:
     search: tuple[Path, ...] = ()
     with_draft_head: bool = True
     with_image_encoder: bool = False
+    accept_unverified: bool = False
     max_bytes_per_s: float | None = None
     retry: RetryPolicy = RetryPolicy()
     keep_awake: KeepAwake = field(default_factory=NoKeepAwake)

@@ -50,17 +50,31 @@ class PlannedFile:
     path: str = ""
 
 
+# Code -> names of its parameters.
+NOTICE_CODES: dict[str, tuple[str, ...]] = {
+    # The pinned revision has gone; the same files, by their checksums, come from the current one.
+    "revision_replaced": ("repository", "revision"),
+    "found_on_disk": ("file", "path"),
+    # A file with the name or the size of ours has another content.
+    "found_but_different": ("file", "path"),
+    "draft_head_built": ("file", "fetch_bytes"),
+    # It is there, but on a drive from which it can be neither linked nor used.
+    "must_download_again": ("file", "path"),
+    # The hub could not be asked for its checksum; it is used as it is.
+    "not_verified": ("file", "path"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that the person should know about a plan.
-
-    Codes: `revision_replaced` (the pinned revision has gone; the same files, by their checksums, are
-    taken from the current one), `found_on_disk`, `found_but_different` (a file with the name of ours
-    and another content), `draft_head_built`, `must_download_again` (a link was impossible).
-    """
+    """Something that the person should know about a plan. `NOTICE_CODES` has all codes."""
 
     code: str
     params: dict[str, str | int]
+
+    def __post_init__(self) -> None:
+        if set(self.params) != set(NOTICE_CODES[self.code]):
+            raise ValueError(f"the notice {self.code} has other parameters")
 
 
 @dataclass(frozen=True, slots=True)

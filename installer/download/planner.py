@@ -1,26 +1,15 @@
-"""Makes the plan of a download: asks the hub what the catalogue does not know, and the disk the rest."""
+"""Makes the plan of a download: which files are there, which are fetched, which are made here."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import secrets
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from engine.core.catalog import (
-    Catalog,
-    CatalogFile,
-    CatalogModel,
-    FileKind,
-    MtpCheckpoint,
-    RemoteFile,
-)
+from engine.core.catalog import Catalog, CatalogModel, FileKind, MtpCheckpoint, RemoteFile
 from engine.core.catalog_file import PROGRAM_DIR
-from engine.core.errors import EngineError
-from engine.core.files import read_json, write_json
 from installer.download.control import Control
 from installer.download.disk import (
     LARGEST_COPY_BYTES,
@@ -29,36 +18,17 @@ from installer.download.disk import (
     existing_parent,
     free_bytes,
 )
-from installer.download.found import FileFinder, Wanted, hub_cache_folders
-from installer.download.hub import Hub, ListedFile, Listing
+from installer.download.found import FileFinder, Wanted, find_whole_files, hub_cache_folders
+from installer.download.hub import Hub
+from installer.download.hub_facts import HubFacts, WantedFile
 from installer.download.installed import installed_models
 from installer.download.options import DownloadOptions
 from installer.download.part_file import part_length
 from installer.download.plan import Action, DownloadPlan, Notice, PlannedFile
-from installer.download.progress import Phase
 from installer.download.reporter import Reporter
 from installer.download.transfer import Transfer
 from installer.download.verified import VerifiedFiles
-from installer.errors import HubError
-
-logger = logging.getLogger(__name__)
-
-_METADATA_NAME = "hub.json"
-_METADATA_FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """A file that the model needs, before its size and checksum are certain."""
-
-    kind: FileKind
-    repository: str
-    revision: str
-    file: CatalogFile
-
-    @property
-    def key(self) -> str:
-        return f"{self.repository}@{self.revision}/{self.file.path}"
+from installer.errors import NetworkError
 
 
 class Planner:
@@ -78,14 +48,10 @@ class Planner:
         self._model = model
         self._family = catalog.family_of(model)
         self._options = options
-        self._hub = hub
-        self._transfer = transfer
-        self._reporter = reporter
         self._folder = options.models_dir / model.id
-        self._verified = VerifiedFiles(options.models_dir)
-        self._finder = FileFinder(self._verified, control, reporter)
-        self._listings: dict[tuple[str, str], Listing] = {}
-        self._known: dict[str, ListedFile] = {}
+        verified = VerifiedFiles(options.models_dir)
+        self._finder = FileFinder(verified, control, reporter)
+        self._facts = HubFacts(self._folder, hub, transfer, reporter)
         self._notices: list[Notice] = []
 
     def plan(self) -> DownloadPlan:
@@ -98,21 +64,28 @@ class Planner:
         """
         if self._model.is_bundled:
             return self._bundled_plan()
-        self._read_metadata()
+        try:
+            return self._verified_plan()
+        except NetworkError:
+            files = self._unverified_files() if self._options.accept_unverified else []
+            if not files:
+                raise
+            return self._finished(files)
+
+    def _verified_plan(self) -> DownloadPlan:
+        facts = self._facts
+        facts.recall(self._all_wishes())
         wishes = self._wishes()
-        self._learn(wish for wish in wishes if wish.key not in self._known)
-        files = [self._place(wish) for wish in wishes]
-        files = self._use_found(files)
-        self._learn(
-            wish for wish, file in zip(wishes, files, strict=True) if file.action is Action.FETCH
-        )
-        files = [self._with_commit(wish, file) for wish, file in zip(wishes, files, strict=True)]
-        self._write_metadata()
-        head = self._head_to_build(wishes)
+        facts.learn(wish for wish in wishes if not facts.knows(wish))
+        files = self._use_found([self._place(wish) for wish in wishes])
+        pairs = list(zip(wishes, files, strict=True))
+        facts.learn(wish for wish, file in pairs if file.action is Action.FETCH)
+        files = [replace(file, revision=facts.commit_of(wish)) for wish, file in pairs]
+        facts.keep()
         for file in files:
             if file.action is Action.FETCH:
                 check_largest_file(self._folder, file.name, file.bytes)
-        return self._finished([*files, *head])
+        return self._finished([*files, *self._head_to_build(wishes)])
 
     def _finished(self, files: list[PlannedFile]) -> DownloadPlan:
         fetch = sum(file.fetch_bytes for file in files)
@@ -123,140 +96,66 @@ class Planner:
             files=tuple(files),
             disk_bytes=fetch + built + min(RESERVE_BYTES, 4 * (fetch + built)),
             disk_free_bytes=free_bytes(self._folder),
-            notices=tuple(self._notices),
+            notices=(*self._facts.notices, *self._notices),
         )
 
     def _bundled_plan(self) -> DownloadPlan:
         files = []
         for file in self._model.files:
             path = PROGRAM_DIR / file.path
-            sha256 = self._finder.sha256_of(path)
-            files.append(
-                PlannedFile(
-                    kind=FileKind.MODEL,
-                    name=file.name,
-                    target=path,
-                    action=Action.REFERENCE,
-                    bytes=path.stat().st_size,
-                    sha256=sha256,
-                    source=path,
-                )
-            )
+            files.append(self._as_it_is(FileKind.MODEL, path))
         return self._finished(files)
 
-    # -- what is wanted, and what the hub says of it ---------------------------------------------
+    def _as_it_is(self, kind: FileKind, path: Path) -> PlannedFile:
+        """A file that is used where it lies, whatever it holds."""
+        return PlannedFile(
+            kind=kind,
+            name=path.name,
+            target=path,
+            action=Action.REFERENCE,
+            bytes=path.stat().st_size,
+            sha256=self._finder.sha256_of(path),
+            source=path,
+        )
 
-    def _wishes(self) -> list[_Wish]:
+    # -- what is wanted --------------------------------------------------------------------------
+
+    def _wishes(self) -> list[WantedFile]:
+        """The files to provide, those that are made here excepted.
+
+        Raises:
+            DownloadError: the hub must be asked whether it has a file, and does not answer.
+        """
+        wishes = []
+        for wish in self._all_wishes():
+            is_wanted = {
+                FileKind.MODEL: True,
+                FileKind.DRAFT_HEAD: self._options.with_draft_head,
+                FileKind.IMAGE_ENCODER: self._options.with_image_encoder,
+            }[wish.kind]
+            if is_wanted and (wish.kind is not FileKind.DRAFT_HEAD or self._has_ready_head(wish)):
+                wishes.append(wish)
+        return wishes
+
+    def _all_wishes(self) -> list[WantedFile]:
         family = self._family
         repository, revision = family.repository or "", family.revision or ""
-        wishes = [_Wish(FileKind.MODEL, repository, revision, f) for f in self._model.files]
-        sidecar = self._sidecar()
-        if sidecar is not None:
-            wishes.append(_wish_of(FileKind.DRAFT_HEAD, sidecar))
-        if self._options.with_image_encoder and family.image_encoder is not None:
+        wishes = [WantedFile(FileKind.MODEL, repository, revision, f) for f in self._model.files]
+        if family.mtp is not None and family.mtp.sidecar is not None:
+            wishes.append(_wish_of(FileKind.DRAFT_HEAD, family.mtp.sidecar))
+        if family.image_encoder is not None:
             wishes.append(_wish_of(FileKind.IMAGE_ENCODER, family.image_encoder))
         return wishes
 
-    def _sidecar(self) -> RemoteFile | None:
-        """The finished draft head, if one is wanted and the hub has it."""
-        mtp = self._family.mtp
-        if not self._options.with_draft_head or mtp is None or mtp.sidecar is None:
-            return None
-        sidecar = mtp.sidecar
-        wish = _wish_of(FileKind.DRAFT_HEAD, sidecar)
-        if sidecar.sha256 is not None or wish.key in self._known or mtp.checkpoint is None:
-            return sidecar
-        listing = self._listing(sidecar.repository, sidecar.revision, [wish])
-        return sidecar if sidecar.path in listing.files else None
-
-    def _learn(self, wishes: Iterable[_Wish]) -> None:
-        """Ask the hub about files, and compare what it says with what the catalogue says."""
-        groups: dict[tuple[str, str], list[_Wish]] = {}
-        for wish in wishes:
-            groups.setdefault((wish.repository, wish.revision), []).append(wish)
-        for (repository, revision), group in groups.items():
-            listing = self._listing(repository, revision, group)
-            for wish in group:
-                self._known[wish.key] = self._listed(listing, wish)
-
-    def _listed(self, listing: Listing, wish: _Wish) -> ListedFile:
-        listed = listing.files.get(wish.file.path)
-        if listed is None:
-            raise HubError(
-                f"{self._hub.host} does not have {wish.file.path} in {wish.repository}. Update "
-                "Stratum, or choose another model.",
-                code="hub_file_missing",
-                params={
-                    "file": wish.file.path,
-                    "repository": wish.repository,
-                    "host": self._hub.host,
-                },
-            )
-        if not listed.sha256:
-            raise HubError(
-                f"{self._hub.host} gives no checksum for {wish.file.path}, so it could not be "
-                "verified. Choose another mirror.",
-                code="hub_answer",
-                params={"file": wish.file.path, "host": self._hub.host},
-            )
-        before = self._known.get(wish.key)
-        for known, said in (
-            (wish.file.bytes, listed.bytes),
-            (wish.file.sha256, listed.sha256),
-            (before.sha256 if before is not None else None, listed.sha256),
-        ):
-            if known is not None and known != said:
-                raise HubError(
-                    f"{wish.file.path} on {self._hub.host} is another file than this version of "
-                    "Stratum knows. Update Stratum, or choose another mirror.",
-                    code="hub_file_changed",
-                    params={"file": wish.file.path, "host": self._hub.host},
-                )
-        return listed
-
-    def _listing(self, repository: str, revision: str, wishes: list[_Wish]) -> Listing:
-        key = (repository, revision)
-        if key not in self._listings:
-            self._reporter.begin(Phase.LISTING, repository, 0)
-            try:
-                listing = self._transfer.ask(lambda: self._hub.listing(repository, revision))
-            except HubError as error:
-                if error.code != "revision_missing":
-                    raise
-                listing = self._replacement(repository, revision, wishes, error)
-            self._listings[key] = listing
-        return self._listings[key]
-
-    def _replacement(
-        self, repository: str, revision: str, wishes: list[_Wish], error: HubError
-    ) -> Listing:
-        """The current commit instead of one that has gone: only for files whose checksum is known.
-
-        Raises:
-            HubError: the one that was given, when the files are not the same for certain.
-        """
-        try:
-            listing = self._transfer.ask(lambda: self._hub.listing(repository, "main"))
-        except HubError:
-            raise error from None
-        for wish in wishes:
-            known = self._known.get(wish.key)
-            sha256 = wish.file.sha256 or (known.sha256 if known is not None else None)
-            listed = listing.files.get(wish.file.path)
-            if sha256 is None or listed is None or listed.sha256 != sha256:
-                raise error
-        logger.warning(
-            "%s no longer has %s; the same files are at %s", repository, revision, listing.commit
-        )
-        self._notices.append(
-            Notice("revision_replaced", {"repository": repository, "revision": revision[:12]})
-        )
-        return listing
+    def _has_ready_head(self, wish: WantedFile) -> bool:
+        """Whether the finished draft head can be fetched; else it is made, if it can be."""
+        can_build = head_checkpoint(self._catalog, self._model) is not None
+        return self._facts.knows(wish) or not can_build or self._facts.is_listed(wish)
 
     # -- what is there ---------------------------------------------------------------------------
 
-    def _place(self, wish: _Wish) -> PlannedFile:
-        listed = self._known[wish.key]
+    def _place(self, wish: WantedFile) -> PlannedFile:
+        listed = self._facts.of(wish)
         target = self._folder / wish.file.name
         planned = PlannedFile(
             kind=wish.kind,
@@ -288,58 +187,52 @@ class Planner:
         )
         for path in finding.different:
             if not path.is_relative_to(self._folder):
-                self._notices.append(Notice("found_but_different", {"path": str(path)}))
-        can_link = {sha256: _can_link(path, self._folder) for sha256, path in finding.files.items()}
-        in_place = self._all_in_one_folder(files, finding.files)
-        result = []
-        for file in files:
-            source = finding.files.get(file.sha256)
-            if file.action is not Action.FETCH or source is None:
-                result.append(file)
-                continue
-            if can_link[file.sha256]:
-                action = Action.LINK
-            elif in_place or file.kind is not FileKind.MODEL:
-                action = Action.REFERENCE
-            else:
-                self._notices.append(Notice("must_download_again", {"path": str(source)}))
-                result.append(file)
-                continue
-            self._notices.append(Notice("found_on_disk", {"path": str(source)}))
-            target = source if action is Action.REFERENCE else file.target
-            result.append(replace(file, action=action, source=source, target=target, fetch_bytes=0))
-        if any(f.action is Action.REFERENCE and f.kind is FileKind.MODEL for f in result):
-            # All or none: the engine looks for the shards of a model in one folder.
-            result = [
-                replace(f, action=Action.REFERENCE, source=p, target=p, fetch_bytes=0)
-                if f.kind is FileKind.MODEL and (p := finding.files.get(f.sha256)) is not None
-                else f
-                for f in result
-            ]
-        return result
+                self._note("found_but_different", path)
+        in_place = _is_whole_model(files, finding.files)
+        return [self._use(file, finding.files.get(file.sha256), in_place) for file in files]
 
-    def _all_in_one_folder(self, files: list[PlannedFile], found: dict[str, Path]) -> bool:
-        """Whether the whole model lies in one other folder under its own names."""
-        paths = [found.get(file.sha256) for file in files if file.kind is FileKind.MODEL]
-        names = [file.name for file in files if file.kind is FileKind.MODEL]
-        return len({path.parent for path in paths if path is not None}) == 1 and names == [
-            path.name if path is not None else "" for path in paths
-        ]
+    def _use(self, file: PlannedFile, source: Path | None, in_place: bool) -> PlannedFile:
+        """The file, taken from `source` if that is possible without a copy.
 
-    def _with_commit(self, wish: _Wish, file: PlannedFile) -> PlannedFile:
-        listing = self._listings.get((wish.repository, wish.revision))
-        return replace(file, revision=listing.commit) if listing is not None else file
+        Args:
+            file: as planned so far.
+            source: another file with its content.
+            in_place: whether the whole model lies there under its own names: the engine looks for the
+                shards of a model in one folder.
+        """
+        if file.action is not Action.FETCH or source is None:
+            return file
+        if _can_link(source, self._folder):
+            self._note("found_on_disk", source)
+            return replace(file, action=Action.LINK, source=source, fetch_bytes=0)
+        if in_place or file.kind is not FileKind.MODEL:
+            self._note("found_on_disk", source)
+            return replace(
+                file, action=Action.REFERENCE, source=source, target=source, fetch_bytes=0
+            )
+        self._note("must_download_again", source)
+        return file
+
+    def _unverified_files(self) -> list[PlannedFile]:
+        """The person's own files by their names, when the hub cannot be asked; [] unless all are there."""
+        folders = [*self._options.search, self._folder]
+        paths = find_whole_files([file.name for file in self._model.files], folders)
+        if paths is None:
+            return []
+        for path in paths:
+            self._note("not_verified", path)
+        return [self._as_it_is(FileKind.MODEL, path) for path in paths]
+
+    def _note(self, code: str, path: Path) -> None:
+        self._notices.append(Notice(code, {"file": path.name, "path": str(path.parent)}))
 
     # -- the draft head --------------------------------------------------------------------------
 
-    def _head_to_build(self, wishes: list[_Wish]) -> list[PlannedFile]:
+    def _head_to_build(self, wishes: list[WantedFile]) -> list[PlannedFile]:
         """The draft head, when it must be made here."""
         checkpoint = head_checkpoint(self._catalog, self._model)
-        if (
-            not self._options.with_draft_head
-            or checkpoint is None
-            or any(wish.kind is FileKind.DRAFT_HEAD for wish in wishes)
-        ):
+        has_ready = any(wish.kind is FileKind.DRAFT_HEAD for wish in wishes)
+        if not self._options.with_draft_head or checkpoint is None or has_ready:
             return []
         target = self._folder / head_name(checkpoint)
         planned = PlannedFile(
@@ -352,68 +245,36 @@ class Planner:
             repository=checkpoint.repository,
             revision=checkpoint.revision,
         )
-        for model in installed_models(self._options.models_dir):
-            for file in model.files:
-                path = model.path_of(file)
-                if file.kind is not FileKind.DRAFT_HEAD or path.name != target.name:
-                    continue
-                if not path.is_file() or self._finder.sha256_of(path) != file.sha256:
-                    continue
-                done = replace(planned, bytes=file.bytes, sha256=file.sha256)
-                if path == target:
-                    return [replace(done, action=Action.PRESENT)]
-                if _can_link(path, self._folder):
-                    return [replace(done, action=Action.LINK, source=path)]
-                return [replace(done, action=Action.REFERENCE, source=path, target=path)]
-        self._notices.append(
-            Notice("draft_head_built", {"bytes": checkpoint.download_bytes, "file": target.name})
-        )
+        made = self._made_head(planned)
+        if made is not None:
+            return [made]
         have = sum(
             path.stat().st_size
             for path in tensor_folder(self._folder, checkpoint).glob("*.bin*")
             if path.suffix in (".bin", ".part")
         )
-        return [replace(planned, fetch_bytes=max(0, checkpoint.download_bytes - have))]
+        missing = max(0, checkpoint.download_bytes - have)
+        self._notices.append(
+            Notice("draft_head_built", {"file": target.name, "fetch_bytes": missing})
+        )
+        return [replace(planned, fetch_bytes=missing)]
 
-    # -- what the hub said before ----------------------------------------------------------------
-
-    def _read_metadata(self) -> None:
-        for model_file in self._wishes_of_catalog():
-            if model_file.file.bytes is not None and model_file.file.sha256 is not None:
-                self._known[model_file.key] = ListedFile(
-                    model_file.file.path, model_file.file.bytes, model_file.file.sha256
-                )
-        path = self._folder / _METADATA_NAME
-        if not path.exists():
-            return
-        try:
-            files = read_json(path, _METADATA_FORMAT).get("files")
-        except EngineError as error:
-            logger.info("the hub is asked again: %s", error)
-            return
-        for key, entry in files.items() if isinstance(files, dict) else ():
-            if isinstance(entry, list) and len(entry) == 2 and key not in self._known:
-                size, sha256 = entry
-                if isinstance(size, int) and isinstance(sha256, str):
-                    self._known[key] = ListedFile(key.split("/", 2)[-1], size, sha256)
-
-    def _wishes_of_catalog(self) -> list[_Wish]:
-        family = self._family
-        wishes = [
-            _Wish(FileKind.MODEL, family.repository or "", family.revision or "", file)
-            for file in self._model.files
-        ]
-        if family.mtp is not None and family.mtp.sidecar is not None:
-            wishes.append(_wish_of(FileKind.DRAFT_HEAD, family.mtp.sidecar))
-        if family.image_encoder is not None:
-            wishes.append(_wish_of(FileKind.IMAGE_ENCODER, family.image_encoder))
-        return wishes
-
-    def _write_metadata(self) -> None:
-        files: dict[str, object] = {
-            key: [file.bytes, file.sha256] for key, file in self._known.items()
-        }
-        write_json(self._folder / _METADATA_NAME, {"format": _METADATA_FORMAT, "files": files})
+    def _made_head(self, planned: PlannedFile) -> PlannedFile | None:
+        """The same draft head, if it was made before, for this model or another."""
+        for model in installed_models(self._options.models_dir):
+            for file in model.files:
+                path = model.path_of(file)
+                if file.kind is not FileKind.DRAFT_HEAD or path.name != planned.name:
+                    continue
+                if not path.is_file() or self._finder.sha256_of(path) != file.sha256:
+                    continue
+                made = replace(planned, bytes=file.bytes, sha256=file.sha256)
+                if path == planned.target:
+                    return replace(made, action=Action.PRESENT)
+                if _can_link(path, self._folder):
+                    return replace(made, action=Action.LINK, source=path)
+                return replace(made, action=Action.REFERENCE, source=path, target=path)
+        return None
 
 
 def head_checkpoint(catalog: Catalog, model: CatalogModel) -> MtpCheckpoint | None:
@@ -434,8 +295,17 @@ def tensor_folder(model_folder: Path, checkpoint: MtpCheckpoint) -> Path:
     return model_folder.parent / f".mtp-{checkpoint.revision[:12]}"
 
 
-def _wish_of(kind: FileKind, file: RemoteFile) -> _Wish:
-    return _Wish(kind, file.repository, file.revision, file)
+def _wish_of(kind: FileKind, file: RemoteFile) -> WantedFile:
+    return WantedFile(kind, file.repository, file.revision, file)
+
+
+def _is_whole_model(files: list[PlannedFile], found: dict[str, Path]) -> bool:
+    """Whether the whole model lies in one other folder under its own names."""
+    shards = [file for file in files if file.kind is FileKind.MODEL]
+    paths = [found.get(file.sha256) for file in shards]
+    folders = {path.parent for path in paths if path is not None}
+    names = [path.name if path is not None else "" for path in paths]
+    return len(folders) == 1 and names == [file.name for file in shards]
 
 
 def _can_link(source: Path, folder: Path) -> bool:

@@ -13,6 +13,7 @@ from engine.core.catalog import FileKind
 from installer.download import found
 from installer.download.job import DownloadJob
 from installer.download.plan import Action
+from installer.errors import NetworkError
 from tests.fake_hub.catalogs import catalog_for
 from tests.fake_hub.content import BytesContent
 from tests.support.golden import GOLDEN
@@ -210,3 +211,31 @@ def test_the_image_encoder_is_fetched_when_it_is_wanted(hub, make_options):
     path = model.first(FileKind.IMAGE_ENCODER)
     assert path is not None
     assert path.read_bytes() == OTHER.data
+
+
+def test_files_by_hand_are_used_unverified_when_the_hub_is_out_of_reach_and_that_is_wanted(
+    hub, make_options, tmp_path
+):
+    catalog = catalog_for(hub, {"m": {"m.gguf": GGUF}}, is_known=False)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "m.gguf").write_bytes(GGUF.data)
+    offline = {"endpoint": "http://127.0.0.1:9", "search": (mine,)}
+    with pytest.raises(NetworkError):
+        DownloadJob(catalog, "m", make_options(**offline)).plan()
+    job = DownloadJob(catalog, "m", make_options(**offline, accept_unverified=True))
+    plan = job.plan()
+    assert actions(plan) == [Action.REFERENCE]
+    assert notices(plan) == {"not_verified"}
+    assert job.run().model_path == mine / "m.gguf"
+
+
+@pytest.mark.parametrize("data", [GGUF.data[:-1], GGUF.data + bytes(200), b"GGUF"])
+def test_a_file_by_hand_that_is_not_whole_is_never_used(hub, make_options, tmp_path, data):
+    catalog = catalog_for(hub, {"m": {"m.gguf": GGUF}}, is_known=False)
+    (tmp_path / "m.gguf").write_bytes(data)
+    options = make_options(
+        endpoint="http://127.0.0.1:9", search=(tmp_path,), accept_unverified=True
+    )
+    with pytest.raises(NetworkError):
+        DownloadJob(catalog, "m", options).plan()
