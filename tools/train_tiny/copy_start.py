@@ -99,6 +99,30 @@ def _attend_to_followers(
         queries[i, :head_dim] = turned @ identity
         out[:, i] = passed.T * PASSED_SCALE
     params[attention + "attn_q_norm.weight"] *= QUERY_SCALE
+    _index(params, attention, shape, identity, carried, generator)
+
+
+def _index(
+    params: dict[str, Tensor],
+    prefix: str,
+    shape: TinyShape,
+    sought: Tensor,
+    kept: Tensor,
+    generator: torch.Generator,
+) -> None:
+    """Starts a block's indexer with the same question as its attention.
+
+    Without it the indexer chose no better than chance after 1.3 million tokens (measured: 38 % of
+    the wanted places 700 tokens back, 82 % with it). `sought` and `kept` (rows, hidden) project the
+    token looked for and the one kept at a place alike.
+    """
+    dim, heads = shape.indexer_dim, shape.indexer_heads
+    turned = _orthogonal(dim, sought.shape[0], generator)
+    # Rope turns every dimension, the first of each half by whole turns within few tokens.
+    fast = torch.arange(dim) % (dim // 2) < dim * 3 // 16
+    turned[fast] *= 0.25
+    params[prefix + "indexer.k_proj.weight"] = turned @ kept
+    params[prefix + "indexer.q_proj.weight"] = (turned @ sought).repeat(heads, 1)
 
 
 def _draft_copies(params: dict[str, Tensor], shape: TinyShape, generator: torch.Generator) -> None:
@@ -125,3 +149,5 @@ def _draft_copies(params: dict[str, Tensor], shape: TinyShape, generator: torch.
         queries[head, :dim, :half], queries[head, :dim, half:] = looking, 0.0
         out[:, head] = (passed @ shared).T
     params[prefix + "attn_q_norm.weight"] *= QUERY_SCALE
+    both = torch.eye(hidden)
+    _index(params, prefix, shape, both[:half], both[half:], generator)
