@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from engine.core.catalog import CatalogModel, ModelShape
 from engine.core.gpu import Gpu
 from engine.core.model_numbers import ModelNumbers
+from engine.core.placement import RAM_TOLERANCE, SYSTEM_RESERVE_BYTES
 from engine.core.placement_hybrid import HybridPlacement
 from engine.core.survey import Survey
 
@@ -38,6 +39,10 @@ _LOW_SHARE, _HIGH_SHARE = 0.7, 0.85
 _FASTER_CLOCK = 1.5  # desktop cores against the 3 GHz of the table
 _LAYER_S = 60e-6  # hand-over between the operations of a layer
 _TOKEN_S = 1.5e-3  # sampling, text, messages
+_PARTS_OF_AN_EXPERT = 3  # gate, up and down lie apart in the file
+_READS_AT_ONCE = 8
+_DEFAULT_DRIVE_PER_S = 5e8
+_DEFAULT_READ_S = 1e-4
 _DEFAULT_BANDWIDTH = 20e9  # two channels of slow memory, where it could not be measured
 _REFERENCE_VALUES_PER_S = 2e8  # the plain implementation without AVX2
 
@@ -143,15 +148,22 @@ def _gpu_token_s(
 
 
 def _disk_s(survey: Survey, numbers: ModelNumbers, placement: HybridPlacement) -> float:
-    """Seconds that a token waits for experts on the disk, if every expert is as likely."""
-    if not placement.disk_expert_bytes:
+    """Seconds that a token waits for experts on the disk, if every expert is as likely.
+
+    What was placed on the disk, and what a model that does not fit has beyond the memory.
+    """
+    total = int(survey.machine.ram_total_bytes * (1 + RAM_TOLERANCE))
+    beyond = max(0, placement.ram_bytes + SYSTEM_RESERVE_BYTES - total)
+    on_disk = placement.disk_expert_bytes + beyond
+    if not on_disk:
         return 0.0
-    share = placement.disk_expert_bytes / max(numbers.expert_bytes, 1)
+    share = min(1.0, on_disk / max(numbers.expert_bytes, 1))
     speed = survey.data_drive.speed if survey.data_drive is not None else None
-    per_s = max(speed.sequential_bytes_per_s, 1e6) if speed is not None else 5e8
-    reads = numbers.experts_used * share * 3  # gate, up and down lie apart
-    latency_s = speed.random_read_s if speed is not None else 1e-4
-    return numbers.active_expert_bytes * share / per_s + reads * latency_s / 8
+    per_s = max(speed.sequential_bytes_per_s, 1e6) if speed is not None else _DEFAULT_DRIVE_PER_S
+    latency_s = speed.random_read_s if speed is not None else _DEFAULT_READ_S
+    reads = numbers.experts_used * share * _PARTS_OF_AN_EXPERT
+    waits_s = reads * latency_s / _READS_AT_ONCE
+    return numbers.active_expert_bytes * share / per_s + waits_s
 
 
 def _expert_values(shape: ModelShape) -> int:

@@ -217,9 +217,10 @@ def vram_taken(gpu: Gpu) -> Note:
     taken: dict[str, ParameterValue] = {
         "card": gpu.name,
         "taken_bytes": gpu.vram_total_bytes - gpu.vram_free_bytes,
-        "programs": ", ".join(names),
     }
-    return Note("vram_taken", taken)
+    if not names:  # on Windows the driver often does not say
+        return Note("vram_taken", taken)
+    return Note("vram_taken_by", {**taken, "programs": ", ".join(names)})
 
 
 def _fixed_parts(
