@@ -1,16 +1,17 @@
 """Calibration: which settings make decoding faster on this very machine.
 
 Each part that has a setting to tune registers a `Step` (`calibrate_steps.py`). A step is measured in
-two rounds. First all candidates once, to find the most promising one. Then that one against the
-default, alternating, so that a machine that gets warmer or busier meanwhile hurts both alike; the
-medians decide, and only a gain above `MIN_GAIN` counts: below that it may be noise, and a default is
-worth more than noise. Knows no worker (`calibrate_worker.py`) and no files (`core/calibration.py`).
+two parts. First all candidates, forwards and (where that is quick) backwards, to find the most
+promising one. Then that one against the default, alternating, so that a machine that gets warmer or
+busier meanwhile hurts both alike; the medians decide, and only a gain above `MIN_GAIN` counts: below
+that it may be noise, and a default is worth more than noise. Knows no worker (`calibrate_worker.py`) and no files (`core/calibration.py`).
 """
 
 from __future__ import annotations
 
 import logging
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -30,6 +31,8 @@ DUEL_ROUNDS = 3
 # A round is cut to about so long on a slow machine, and repeated up to so long on a fast one.
 LONGEST_ROUND_S = 30.0
 SHORTEST_ROUND_S = 1.5
+# Candidates are looked at a second time when the first time took no longer.
+SECOND_LOOK_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class Planned:
     @property
     def num_rounds(self) -> int:
         """Most rounds that it takes."""
-        return 1 + len(self.candidates.others) + 2 * DUEL_ROUNDS
+        return 2 * (1 + len(self.candidates.others)) + 2 * DUEL_ROUNDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +184,16 @@ class Calibrator:
     """Measures planned steps one after another; each goes on from the winners before it."""
 
     def __init__(
-        self, planned: Sequence[Planned], speedometer: Speedometer, observe: Observer
+        self,
+        planned: Sequence[Planned],
+        speedometer: Speedometer,
+        observe: Observer,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._planned = planned
         self._speedometer = speedometer
         self._observe = observe
+        self._clock = clock
         self._loaded: dict[str, SettingValue] = {}
         self._tuned: dict[str, SettingValue] = {}
         self._done = 0
@@ -209,15 +217,11 @@ class Calibrator:
 
     async def _measure_step(self, entry: Planned) -> Finding:
         step, candidates = entry.step, entry.candidates
-        default_rates = await self._round(step, candidates.default, is_duel=False)
-        first_rate = statistics.median(default_rates)
-        best: SettingValue | None = None
-        best_rate = first_rate
-        for value in candidates.others:
-            rates = await self._try_round(step, value, is_duel=False)
-            if rates and statistics.median(rates) > best_rate:
-                best, best_rate = value, statistics.median(rates)
-        if best is not None:
+        rates = await self._look(entry)
+        medians = {value: statistics.median(found) for value, found in rates.items() if found}
+        first_rate = medians[candidates.default]
+        best = max(medians, key=lambda value: medians[value])
+        if best != candidates.default:
             duel = await self._duel(step, candidates.default, best)
             if duel is not None:
                 return duel
@@ -232,6 +236,27 @@ class Calibrator:
             gain=0.0,
             is_kept=False,
         )
+
+    async def _look(self, entry: Planned) -> dict[SettingValue, list[float]]:
+        """Rates of all candidates, the default first; none for one that failed."""
+        step, default = entry.step, entry.candidates.default
+        values = [default, *entry.candidates.others]
+        rates: dict[SettingValue, list[float]] = {value: [] for value in values}
+        began_at = self._clock()
+        order = list(values)
+        for i in range(2):
+            for value in order:
+                if value == default:
+                    rates[value] += await self._round(step, value, is_duel=False)
+                else:
+                    rates[value] += await self._try_round(step, value, is_duel=False)
+            if i == 0 and self._clock() - began_at > SECOND_LOOK_S:
+                self._total -= len(values)
+                break
+            order = [value for value in reversed(values) if rates[value]]
+            if i == 0:
+                self._total -= len(values) - len(order)
+        return rates
 
     async def _duel(self, step: Step, default: SettingValue, best: SettingValue) -> Finding | None:
         """The default against the best candidate; None when that fails in the middle of it."""

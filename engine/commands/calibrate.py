@@ -261,7 +261,7 @@ class _Printer:
         if self._as_json:
             self._event(
                 "load",
-                next(reversed(settings), ""),
+                next(reversed(list(settings)), ""),
                 "",
                 settings=dict(settings),
                 done_bytes=progress.done_bytes,

@@ -1,6 +1,7 @@
 """Calibration: what is measured, in which order, and what counts as a gain."""
 
 import itertools
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
@@ -43,10 +44,10 @@ def planned(key: str, default: float, *others: float, needs_restart: bool = True
     return Planned(Step(key, key, lambda _: candidates, needs_restart), candidates)
 
 
-async def calibrate(rate: Rates, *entries: Planned):
+async def calibrate(rate: Rates, *entries: Planned, clock: Callable[[], float] = time.monotonic):
     seen: list[Round | Finding] = []
     speedometer = FakeSpeedometer(rate)
-    findings = await Calibrator(entries, speedometer, seen.append).run()
+    findings = await Calibrator(entries, speedometer, seen.append, clock).run()
     return findings, speedometer.trials, seen
 
 
@@ -63,14 +64,25 @@ async def test_the_best_candidate_meets_the_default_in_alternating_rounds():
     rates = {8: 10.0, 6: 12.0, 4: 11.0}
     _, trials, _ = await calibrate(lambda s: rates[int(s["threads"])], planned("threads", 8, 6, 4))
     values = [trial.loaded["threads"] for trial in trials]
-    assert values == [8, 6, 4, *[8, 6, 6, 8, 8, 6]]
+    assert values == [8, 6, 4, 4, 6, 8, *[8, 6, 6, 8, 8, 6]]
+
+
+async def test_a_slow_machine_looks_at_candidates_once():
+    hours = itertools.count(0, 3600)
+    rates = {8: 10.0, 6: 12.0}
+    _, trials, seen = await calibrate(
+        lambda s: rates[int(s["threads"])], planned("threads", 8, 6), clock=lambda: next(hours)
+    )
+    assert [trial.loaded["threads"] for trial in trials] == [8, 6, *[8, 6, 6, 8, 8, 6]]
+    rounds = [entry for entry in seen if isinstance(entry, Round)]
+    assert rounds[-1].done == rounds[-1].total
 
 
 async def test_a_lucky_first_round_does_not_win():
     """A candidate that looked fast once, and is not when it meets the default again."""
     calls = itertools.count()
     findings, _, _ = await calibrate(
-        lambda s: 20.0 if s["threads"] == 4 and next(calls) == 0 else 10.0, planned("threads", 8, 4)
+        lambda s: 20.0 if s["threads"] == 4 and next(calls) < 2 else 10.0, planned("threads", 8, 4)
     )
     assert not findings[0].is_kept
     assert findings[0].gain == pytest.approx(0)
@@ -88,9 +100,9 @@ async def test_a_machine_that_gets_faster_meanwhile_helps_both_alike():
 
 async def test_without_a_faster_candidate_the_second_part_is_left_out_and_the_total_shrinks():
     _, trials, seen = await calibrate(lambda s: s["threads"], planned("threads", 8, 6, 4))
-    assert len(trials) == 3
+    assert len(trials) == 6
     rounds = [entry for entry in seen if isinstance(entry, Round)]
-    assert (rounds[0].done, rounds[0].total) == (1, 3 + 2 * DUEL_ROUNDS)
+    assert (rounds[0].done, rounds[0].total) == (1, 6 + 2 * DUEL_ROUNDS)
 
 
 async def test_later_steps_go_on_from_the_winners_and_losers_are_not_in_their_trials():

@@ -81,7 +81,7 @@ def test_progress_comes_as_lines_and_ends_complete(
     kinds = {event["event"] for event in events}
     assert kinds == {"plan", "load", "round", "step"}
     rounds = [event for event in events if event["event"] == "round"]
-    assert (events[0]["done"], events[0]["total"]) == (0, 4 + 6)
+    assert (events[0]["done"], events[0]["total"]) == (0, 8 + 6)
     assert [event["done"] for event in rounds] == list(range(1, len(rounds) + 1))
     assert all({"done", "total", "name", "line"} <= event.keys() for event in events)
     assert len(captured.out.splitlines()) == 1
