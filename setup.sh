@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs Stratum into this folder (.venv) and starts it. Nothing outside the folder is changed,
-# except that as root a missing Python, and for --test --slow a missing browser, are installed with apt.
-# A second run skips what is already there. What was installed, and from which requirements, is kept in
-# .venv/stratum-installed.
+# Installs Stratum into this folder (.venv) and starts the installer, or what is installed already.
+# Nothing outside the folder is changed before that, except that as root a missing Python, and for
+# --test --slow a missing browser, are installed with apt. A second run skips what is already there. What
+# was installed, and from which requirements, is kept in .venv/stratum-installed.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@" # started as `sh setup.sh`
 set -euo pipefail
 
@@ -10,33 +10,77 @@ usage() {
   cat <<'TEXT'
 usage: ./setup.sh [MODE] [OPTIONS]
 
-  (no mode)         install, then start the server with the bundled model
-  --demo            install, show the bundled model at work (a meaning, a copy, a tool call), end
+  (no mode)         the installer: looks at this PC, recommends a model, downloads it, starts it;
+                    later starts begin with what is installed
+  --check           say what this PC can run, and end (--json: for programs)
+  --calibrate       measure the settings that are fastest on this PC
+  --repair          verify everything that is installed, and fetch what is damaged
+  --uninstall       remove Stratum (--yes: without questions; models and chats are kept)
+  --serve           start the server with the chosen model, or the bundled one
+  --demo            show the bundled model at work (a meaning, a copy, a tool call), end
   --test            install with the tools for development, check style and types, run the tests
   --test --slow     the same, then the slow tests too
 
-  --prompt TEXT     with --demo: ask this one question instead
+  --headless        no window: the installer in the terminal
+  --yes             no questions: take what is recommended
+  --model ID        install this model (the list: docs/install.md)
+  --data-dir DIR    where models, chats and settings of models go
+  --json            one JSON object on standard output, and nothing else there
   --no-start        install only
+  --prompt TEXT     with --demo: ask this one question instead
   -h, --help        this text
 
 Options after `--` are passed on: to the server (./setup.sh -- --port 8081), with --demo to
-`engine demo` (`engine run` if there is a --prompt), with --test to pytest. A second start skips
-what is installed already.
+`engine demo` (`engine run` if there is a --prompt), with --test to pytest.
 TEXT
 }
 
-say() { printf '%s\n' "$*"; }
+as_json=no
+say() { # progress; where standard output belongs to a program, to standard error
+  if [ "$as_json" = yes ]; then printf '%s\n' "$*" >&2; else printf '%s\n' "$*"; fi
+}
 fail() { # fail STATUS SENTENCE
   printf 'setup: %s\n' "$2" >&2
   exit "$1"
 }
 
-mode=serve slow=no start=yes prompt=""
-rest=()
+mode="" slow=no start=yes prompt="" headless=no
+rest=() passed=()
+choose() { # choose MODE: only one can be
+  [ -z "$mode" ] || [ "$mode" = "$1" ] || fail 2 "--$mode and --$1 cannot be combined. Choose one."
+  mode=$1
+}
+value_of() { # value_of OPTION VALUE...: the text after an option
+  [ $# -ge 2 ] || fail 2 "$1 needs a value after it."
+  case "$2" in "" | --*) fail 2 "$1 needs a value after it." ;; esac
+}
+came_from=$(pwd -P)
 while [ $# -gt 0 ]; do
   case "$1" in
-    --demo) mode=demo ;;
-    --test) mode=test ;;
+    --demo | --test | --serve) choose "${1#--}" ;;
+    --check | --calibrate | --repair | --uninstall)
+      choose "${1#--}"
+      passed+=("$1")
+      ;;
+    --headless)
+      headless=yes
+      passed+=("$1")
+      ;;
+    --yes) passed+=("$1") ;;
+    --json)
+      as_json=yes
+      passed+=("$1")
+      ;;
+    --model)
+      value_of "$@"
+      passed+=("$1" "$2")
+      shift
+      ;;
+    --data-dir)
+      value_of "$@"
+      case "$2" in /*) passed+=("$1" "$2") ;; *) passed+=("$1" "$came_from/$2") ;; esac
+      shift
+      ;;
     --slow) slow=yes ;;
     --no-start) start=no ;;
     --prompt)
@@ -60,6 +104,33 @@ while [ $# -gt 0 ]; do
 done
 [ -z "$prompt" ] || [ "$mode" = demo ] || fail 2 "--prompt needs --demo beside it."
 [ "$slow" = no ] || [ "$mode" = test ] || fail 2 "--slow needs --test beside it."
+case "$mode" in
+  demo | test | serve)
+    [ ${#passed[@]} -eq 0 ] || fail 2 "${passed[0]} is for the installer and cannot stand beside --$mode."
+    ;;
+  "")
+    if [ ${#rest[@]} -gt 0 ]; then
+      [ ${#passed[@]} -eq 0 ] || fail 2 "options after -- are for the server and cannot stand beside ${passed[0]}."
+      mode=serve
+    elif [ "$start" = no ] && [ ${#passed[@]} -eq 0 ]; then
+      mode=packages
+    else
+      mode=installer
+    fi
+    ;;
+esac
+# No window is wanted, or there is no screen for one.
+if [ "$mode" = installer ] && [ -z "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] && [ "$headless" = no ]; then
+  headless=yes
+  passed+=(--headless)
+fi
+wants_window=no
+if [ "$mode" = installer ] && [ "$headless" = no ] && [ "$as_json" = no ]; then wants_window=yes; fi
+case "$mode" in
+  installer | check | calibrate | repair | uninstall)
+    [ "$start" = yes ] || passed+=(--no-start)
+    ;;
+esac
 
 # The folder of this script, also when it is called through a link or from elsewhere.
 script=${BASH_SOURCE[0]}
@@ -68,7 +139,6 @@ while [ -L "$script" ]; do
   case "$target" in /*) script=$target ;; *) script=$(dirname "$script")/$target ;; esac
 done
 root=$(cd "$(dirname "$script")" && pwd -P)
-came_from=$(pwd -P)
 cd "$root"
 
 venv="$root/.venv"
@@ -102,15 +172,15 @@ find_python() {
 
 install_hint() {
   if command -v apt-get >/dev/null 2>&1; then
-    say "sudo apt-get install python3.12 python3.12-venv   (or python3.11 python3.11-venv)"
+    printf '%s' "sudo apt-get install python3.12 python3.12-venv   (or python3.11 python3.11-venv)"
   elif command -v dnf >/dev/null 2>&1; then
-    say "sudo dnf install python3.12"
+    printf '%s' "sudo dnf install python3.12"
   elif command -v pacman >/dev/null 2>&1; then
-    say "sudo pacman -S python312   (or any Python 3.11 to 3.13)"
+    printf '%s' "sudo pacman -S python312   (or any Python 3.11 to 3.13)"
   elif command -v zypper >/dev/null 2>&1; then
-    say "sudo zypper install python312"
+    printf '%s' "sudo zypper install python312"
   else
-    say "install Python 3.12 from your system's packages"
+    printf '%s' "install Python 3.12 from your system's packages"
   fi
 }
 
@@ -167,39 +237,96 @@ apt_browser() { # for the slow tests of the chat page; without one they are skip
 
 fingerprint() { cksum "requirements/$1.txt" | tr -s ' \t' '-'; }
 
-is_installed() { [ -f "$installed" ] && grep -qxF "$1 $(fingerprint "$1")" "$installed"; }
+is_installed() { [ -f "$installed" ] && [ -f "requirements/$1.txt" ] && grep -qxF "$1 $(fingerprint "$1")" "$installed"; }
+
+try_set() { # try_set NAME: install requirements/NAME.txt unless it is there
+  is_installed "$1" && return 0
+  if command -v uv >/dev/null 2>&1; then
+    uv pip install -q --python "$python" --require-hashes -r "requirements/$1.txt" >>"$log" 2>&1 ||
+      return 1
+  else
+    "$python" -m pip install -q --no-input --require-hashes -r "requirements/$1.txt" \
+      >>"$log" 2>&1 || return 1
+  fi
+  { [ -f "$installed" ] && grep -v "^$1 " "$installed" || true; } >"$installed.new"
+  printf '%s\n' "$1 $(fingerprint "$1")" >>"$installed.new"
+  mv "$installed.new" "$installed"
+}
 
 install_set() { # install_set NAME SENTENCE
   is_installed "$1" && return 0
   say "$2"
-  local failed=no
-  if command -v uv >/dev/null 2>&1; then
-    uv pip install -q --python "$python" --require-hashes -r "requirements/$1.txt" >>"$log" 2>&1 ||
-      failed=yes
+  try_set "$1" && return 0
+  tail -n 5 "$log" >&2
+  fail 1 "the packages of requirements/$1.txt could not be installed (network? free space?). Nothing is lost: start again to go on. Details: $log"
+}
+
+missing_library() { # what Qt's window plugin lacks on this system; nothing when it can open one
+  "$python" - 2>>"$log" <<'PYTHON'
+import ctypes, os, pathlib, sys
+import PySide6
+folder = pathlib.Path(PySide6.__file__).parent / "Qt" / "plugins" / "platforms"
+names = ["libqwayland.so", "libqwayland-generic.so"] if os.environ.get("WAYLAND_DISPLAY") else []
+if os.environ.get("DISPLAY"):
+    names = ["libqxcb.so"]
+for path in (folder / name for name in names if (folder / name).exists()):
+    try:
+        ctypes.CDLL(str(path))
+    except OSError as error:
+        sys.exit(print(str(error).split(":")[0]))
+PYTHON
+}
+
+go_headless() { # go_headless SENTENCE
+  say "$1 Going on in this terminal."
+  wants_window=no
+  passed+=(--headless)
+}
+
+install_window() { # the packages of the window; without them the terminal does the same
+  is_installed app || say "Installing the window (about 250 MB on disk) ..."
+  if ! try_set app; then
+    go_headless "The window's packages could not be installed (details: $log)."
+    return 0
+  fi
+  local missing
+  missing=$(missing_library) || missing=${missing:-"a part of Qt"}
+  [ -z "$missing" ] || go_headless "The window needs the system library $missing. $(qt_hint)"
+}
+
+qt_hint() {
+  if command -v apt-get >/dev/null 2>&1; then
+    printf '%s' "To have it, type: sudo apt-get install libegl1 libgl1 libxkbcommon-x11-0 libdbus-1-3 libfontconfig1 libglib2.0-0 libxcb-cursor0 libxcb-icccm4 libxcb-image0 libxcb-keysyms1 libxcb-randr0 libxcb-render-util0 libxcb-shape0."
   else
-    "$python" -m pip install -q --no-input --require-hashes -r "requirements/$1.txt" \
-      >>"$log" 2>&1 || failed=yes
+    printf '%s' "Install Qt 6's xcb libraries from your system's packages to have it."
   fi
-  if [ "$failed" = yes ]; then
-    tail -n 5 "$log" >&2
-    fail 1 "the packages of requirements/$1.txt could not be installed (network? free space?). Nothing is lost: start again to go on. Details: $log"
-  fi
-  { [ -f "$installed" ] && grep -v "^$1 " "$installed" || true; } >"$installed.new"
-  say "$1 $(fingerprint "$1")" >>"$installed.new"
-  mv "$installed.new" "$installed"
+}
+
+leave_nothing() { # after an uninstallation: what only this script can remove
+  [ -e "$root/.state/uninstalled" ] || return 0
+  rm -rf "$venv" "$root/.state"
+  [ -f "$root/release.json" ] || { say "The program itself is still in $root; delete that folder."; return 0; }
+  rm -f "$root/release.json" "$root/START-HERE.bat" "$root/setup.sh"
+  rmdir "$root" 2>/dev/null || say "Files of yours are still in $root."
 }
 
 make_venv
 : >"$made"
 if [ "$mode" = test ]; then
   install_set dev "Installing the engine and the tools for development (about 400 MB on disk; takes minutes) ..."
-elif ! is_installed dev; then
+elif ! is_installed dev && ! is_installed app; then
   install_set base "Installing the engine (about 200 MB on disk; a minute, more on a slow connection) ..."
 fi
-[ "$start" = yes ] || {
-  say "Installed. Start the server with: $([ "$came_from" = "$root" ] || printf 'cd %q && ' "$root").venv/bin/python -m engine serve"
+[ "$wants_window" = no ] || install_window
+# The card's packages, once the engine has operations for it.
+if [ -f engine/ops/cuda.py ] && { [ -e /proc/driver/nvidia/version ] || command -v nvidia-smi >/dev/null 2>&1; }; then
+  is_installed cuda12 || say "Installing the packages for the graphics card ..."
+  try_set cuda12 || say "They could not be installed; Stratum uses the processor until then (details: $log)."
+fi
+if [ "$mode" = packages ] || { [ "$start" = no ] && [[ "$mode" =~ ^(demo|test|serve)$ ]]; }; then
+  say "Installed. Start Stratum with: $([ "$came_from" = "$root" ] || printf 'cd %q && ' "$root")./setup.sh"
   exit 0
-}
+fi
 
 trap - INT
 case "$mode" in
@@ -225,5 +352,14 @@ case "$mode" in
     ;;
   serve)
     exec "$python" -m engine serve ${rest[@]+"${rest[@]}"}
+    ;;
+  uninstall)
+    status=0
+    "$python" -m installer ${passed[@]+"${passed[@]}"} || status=$?
+    [ "$status" != 0 ] || leave_nothing
+    exit "$status" # read before the file is gone
+    ;;
+  *)
+    exec "$python" -m installer ${passed[@]+"${passed[@]}"}
     ;;
 esac

@@ -125,6 +125,130 @@ def test_an_option_that_would_be_ignored_is_refused(bare_copy: Path) -> None:
         assert done.stderr.strip() == f"setup: {option[0]} needs {partner} beside it."
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--demo", "--test"], "--demo and --test cannot be combined. Choose one."),
+        (["--model"], "--model needs a value after it."),
+        (["--model", "--yes"], "--model needs a value after it."),
+        (["--demo", "--yes"], "--yes is for the installer and cannot stand beside --demo."),
+        (
+            ["--yes", "--", "--port", "1"],
+            "options after -- are for the server and cannot stand beside --yes.",
+        ),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    bare_copy: Path, options: list[str], sentence: str
+) -> None:
+    done = setup(bare_copy, *options)
+    assert (done.returncode, done.stderr.strip()) == (2, f"setup: {sentence}")
+    assert not (bare_copy / ".venv").exists()
+
+
+@pytest.fixture
+def installed_copy(bare_copy: Path, tmp_path: Path) -> Path:
+    """A folder in which everything is installed, with a Python that shows its arguments."""
+    (bare_copy / "requirements" / "base.txt").write_text("")
+    (bare_copy / "requirements" / "app.txt").write_text("")
+    binaries = bare_copy / ".venv" / "bin"
+    binaries.mkdir(parents=True)
+    python = binaries / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in -c | -) exit 0 ;; esac\n'
+        'for word in "$@"; do printf "<%s>" "$word"; done\n'
+        '[ "$3" != --uninstall ] || { mkdir -p .state && : >.state/uninstalled; }\n'
+    )
+    python.chmod(0o755)
+    lines = []
+    for name in ("base", "app"):
+        command = f"cksum requirements/{name}.txt | tr -s ' \\t' '-'"
+        shown = subprocess.run(
+            ["sh", "-c", command], cwd=bare_copy, capture_output=True, text=True, check=True
+        )
+        lines.append(f"{name} {shown.stdout.strip()}\n")
+    (bare_copy / ".venv" / "stratum-installed").write_text("".join(lines))
+    return bare_copy
+
+
+@pytest.mark.parametrize(
+    ("options", "display", "started"),
+    [
+        ([], "", "<-m><installer><--headless>"),
+        ([], ":1", "<-m><installer>"),
+        (["--headless", "--yes"], ":1", "<-m><installer><--headless><--yes>"),
+        (
+            ["--model", "tiny", "--data-dir", "/big drive", "--no-start"],
+            ":1",
+            "<-m><installer><--model><tiny><--data-dir></big drive><--no-start>",
+        ),
+        (["--check", "--json"], ":1", "<-m><installer><--check><--json>"),
+        (["--calibrate"], "", "<-m><installer><--calibrate>"),
+        (["--repair"], "", "<-m><installer><--repair>"),
+        (["--", "--port", "8081"], "", "<-m><engine><serve><--port><8081>"),
+        (["--serve"], ":1", "<-m><engine><serve>"),
+    ],
+)
+def test_the_rest_is_handed_to_the_installer(
+    installed_copy: Path, options: list[str], display: str, started: str
+) -> None:
+    done = setup(installed_copy, *options, DISPLAY=display, WAYLAND_DISPLAY="")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == started
+
+
+def test_a_relative_data_folder_is_taken_from_where_the_person_is(
+    installed_copy: Path, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [str(installed_copy / "setup.sh"), "--headless", "--data-dir", "models here"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.stdout == f"<-m><installer><--headless><--data-dir><{tmp_path}/models here>"
+
+
+def test_installing_only_the_packages_ends_there(installed_copy: Path) -> None:
+    done = setup(installed_copy, "--no-start")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Installed. Start Stratum with:")
+
+
+def test_json_output_is_not_mixed_with_progress(bare_copy: Path, tmp_path: Path) -> None:
+    (bare_copy / "requirements" / "base.txt").write_text("numpy==2.4.6 --hash=sha256:0\n")
+    path = bare_path(tmp_path / "bin", "tail", "grep", "mv")
+    done = setup(
+        bare_copy, "--check", "--json", PATH=path, STRATUM_PYTHON=sys.executable, PIP_NO_INDEX="1"
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Creating .venv" in done.stderr
+
+
+@pytest.mark.parametrize("is_release", [False, True])
+def test_after_an_uninstallation_nothing_of_ours_is_left(
+    installed_copy: Path, is_release: bool
+) -> None:
+    if is_release:
+        shutil.rmtree(installed_copy / "requirements")  # the installer removes the program's files
+        (installed_copy / "requirements").mkdir()
+        for name in ("base", "app"):
+            (installed_copy / "requirements" / f"{name}.txt").write_text("")
+        (installed_copy / "release.json").write_text("{}")
+        (installed_copy / "my notes.txt").write_text("mine")
+    done = setup(installed_copy, "--uninstall")
+    assert done.returncode == 0, done.stderr
+    left = {path.name for path in installed_copy.iterdir()}
+    if is_release:
+        assert left == {"requirements", "my notes.txt"}
+        assert "Files of yours are still in" in done.stdout
+    else:
+        assert left == {"requirements", "setup.sh"}
+        assert "The program itself is still in" in done.stdout
+
+
 def test_it_starts_under_sh_too(bare_copy: Path) -> None:
     done = subprocess.run(
         ["sh", str(bare_copy / "setup.sh"), "--help"], capture_output=True, text=True, check=False
