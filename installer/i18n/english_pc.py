@@ -25,7 +25,7 @@ TEXTS: Final[dict[str, str]] = {
     "note.gpu_not_used_yet": "{card} could be used, but this version computes on the processor alone; the speed given is the processor's.",
     "note.one_card_of_several": "Of several cards {card} alone is used: it has the most memory.",
     "note.no_vram_for_drafts": "The memory of {card} does not hold the draft layer, so answers come more slowly.",
-    "note.one_request_at_a_time": "The memory of {card} is enough for one request at a time.",
+    "note.one_request_at_a_time": "The memory is enough for one request at a time: others wait.",
     # -- processor ---------------------------------------------------------------------------------
     "note.cpu_found": "{cpu}, {cores} cores, {variant} kernels.",
     "note.cpu_found_hybrid": "{cpu}, {cores} cores, {slow_cores} of them slow ones, {variant} kernels.",
@@ -78,6 +78,8 @@ TEXTS: Final[dict[str, str]] = {
     "note.expected_speed": "About {low:rate} to {high:rate} tokens a second (an estimate; a word is about 1.3 tokens).",
     "note.effort_by_speed": "Thinking level at this speed: {effort}.",
     "note.context_for_agents": "Coding agents send long prompts: {context:tokens} tokens of context.",
+    "note.context_short_for_agents": "Coding agents want {wanted:tokens} tokens of context; memory suffices for {context:tokens}.",
+    "note.no_hub_reached": "The download cannot start now: neither the hub nor a mirror can be reached.",
     # -- merits and risks of a model ---------------------------------------------------------------
     "note.fastest": "The fastest of its family.",
     "note.best_quality": "The best answers of its family, and the slowest ones.",

@@ -1,0 +1,128 @@
+"""Starts what is installed: the tray program where there is one, else the server itself.
+
+The started program lives on when the installer ends; its output goes to a log in the data folder.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.core.catalog_file import PROGRAM_DIR
+from engine.core.config_file import load_config
+from engine.core.errors import ResourceError
+from engine.core.settings import load_settings
+from installer.child import child_environment, detached_flags
+
+_APP_FILE = PROGRAM_DIR / "app" / "__main__.py"
+_POLL_S = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What was started.
+
+    Attributes:
+        url: the chat page's address.
+        log: where its output goes.
+        process: its process.
+    """
+
+    url: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+
+def chat_url(config_path: Path) -> str:
+    """Address of the chat page of a run config.
+
+    Raises:
+        EngineError: the config cannot be read.
+    """
+    config = load_config(config_path)
+    host = "127.0.0.1" if config.host in ("0.0.0.0", "::", "") else config.host  # noqa: S104  # compared
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{config.port}"
+
+
+def start_command(config_path: Path) -> list[str]:
+    """The command that runs what is installed."""
+    if _APP_FILE.is_file():
+        return [sys.executable, "-m", "app"]
+    return [sys.executable, "-m", "engine", "serve", "--config", str(config_path)]
+
+
+def start(config_path: Path) -> Started:
+    """Start it and return at once.
+
+    Raises:
+        ResourceError: it cannot be started.
+        EngineError: the config cannot be read.
+    """
+    url = chat_url(config_path)
+    log = load_settings().data_dir / "logs" / "start.log"
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                start_command(config_path),
+                cwd=PROGRAM_DIR,
+                env=child_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                creationflags=detached_flags(),
+                start_new_session=sys.platform != "win32",
+            )
+    except OSError as error:
+        raise ResourceError(
+            f"Stratum cannot be started ({error.strerror or error}). Run setup again.",
+            code="child_not_started",
+            params={"reason": error.strerror or str(error)},
+        ) from error
+    return Started(url, log, process)
+
+
+def wait_until_ready(started: Started, timeout_s: float) -> bool:
+    """Wait until the server answers; False when it ended or the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if is_answering(started.url):
+            return True
+        # Another copy that runs already ends a second one with 0: then the page answers.
+        if started.process.poll() not in (None, 0):
+            return False
+        time.sleep(_POLL_S)
+    return False
+
+
+def is_answering(url: str) -> bool:
+    """Whether a server of ours answers there."""
+    try:
+        # No proxy: this PC is asked.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{url}/health", timeout=2) as answer:
+            content = json.loads(answer.read(65536))
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code == 503  # it is there, and loads the model
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict)
+
+
+def last_words(log: Path, most_bytes: int = 4096) -> str:
+    """The last line of a log; empty when there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - most_bytes))
+            lines = file.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,103 @@
+"""Writes what the engine runs an installed model with: its run config, and the settings.
+
+Only our own keys are set. A config that is there already keeps everything else, with a copy of the
+old file beside it: installing again must not take away what a person set by hand.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from engine.core.catalog import Catalog, CatalogModel, Sampling
+from engine.core.config import RunConfig, SamplingDefaults
+from engine.core.config_file import load_config, save_config
+from engine.core.errors import EngineError
+from engine.core.files import keep_backup
+from engine.core.settings import Settings, load_settings, save_settings
+from installer.choices import Choices
+from installer.download.installed import InstalledModel
+
+logger = logging.getLogger(__name__)
+
+
+def run_config_path(data_dir: Path, model_id: str) -> Path:
+    """Where the run config of a model is."""
+    return data_dir / "configs" / f"{model_id}.json"
+
+
+def write_run_config(
+    catalog: Catalog,
+    model: CatalogModel,
+    installed: InstalledModel,
+    choices: Choices,
+    data_dir: Path,
+) -> Path:
+    """Write the run config of an installed model; its path.
+
+    Raises:
+        ResourceError: the folder cannot be written.
+    """
+    path = run_config_path(data_dir, model.id)
+    before = _existing(path)
+    changes: dict[str, object] = {
+        "model": installed.model_path,
+        "model_id": model.id,
+    }
+    if choices.context is not None:
+        shape = catalog.family_of(model).shape
+        changes["context"] = min(choices.context, shape.trained_context)
+    if choices.effort is not None:
+        changes["default_reasoning_effort"] = choices.effort
+    if before is None and not model.is_bundled:  # a person's own values stay
+        changes["sampling"] = _sampling(catalog.sampling.thinking)
+    config = (before or RunConfig()).model_copy(update=changes)
+    if config == before:
+        return path
+    if path.exists():
+        keep_backup(path)
+    save_config(config, path)
+    return path
+
+
+def remember_installation(choices: Choices, data_dir: Path, config_path: Path) -> Settings:
+    """Make the model the active one in `settings.json`; what else is there stays.
+
+    Raises:
+        ConfigError: the settings are of a newer version, or broken.
+        ResourceError: they cannot be written.
+    """
+    settings = load_settings()
+    content: dict[str, object] = {
+        **settings.model_dump(mode="json"),
+        "data_dir": str(data_dir),
+        "active_config": str(config_path),
+        "starts_at_login": choices.starts_at_login,
+    }
+    if choices.language is not None:
+        content["language"] = choices.language.value
+    changed = Settings.model_validate(content)
+    if changed != settings:
+        save_settings(changed)
+    return changed
+
+
+def _existing(path: Path) -> RunConfig | None:
+    if not path.exists():
+        return None
+    try:
+        return load_config(path)
+    except EngineError as error:  # broken by hand: the new one works, the old one is kept
+        logger.warning("%s is written anew, the old one is kept as .bak: %s", path, error)
+        return None
+
+
+def _sampling(preset: Sampling) -> SamplingDefaults:
+    return SamplingDefaults(
+        temperature=preset.temperature,
+        top_p=preset.top_p,
+        top_k=preset.top_k,
+        min_p=preset.min_p,
+        presence_penalty=preset.presence_penalty,
+        repetition_penalty=preset.repetition_penalty,
+    )

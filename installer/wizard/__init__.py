@@ -1,0 +1,1 @@
+"""The wizard: one window whose pages are the steps of an installation. `window.py` is the door."""

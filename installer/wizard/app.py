@@ -1,0 +1,43 @@
+"""Opens the wizard. Qt is imported first, the PC is looked at when the window is there.
+
+sys.exit(run_wizard(Installation.open(load_catalog())))
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+
+from installer.steps import Installation
+from installer.wizard.look import set_up_look
+from installer.wizard.session import Session
+from installer.wizard.window import WizardWindow
+
+
+def run_wizard(installation: Installation) -> int:
+    """Show the wizard until it is closed; exit status 0."""
+    app = QApplication.instance() or QApplication(sys.argv[:1])
+    if not isinstance(app, QApplication):
+        raise TypeError("another kind of Qt application runs already")
+    app.setApplicationName("Stratum")
+    app.setDesktopFileName("stratum-setup")
+    # With a sign beside the clock the window may be hidden while the download goes on.
+    app.setQuitOnLastWindowClosed(False)
+    set_up_look(app)
+    window = WizardWindow(Session(installation))
+    window.show()
+    _end_on_ctrl_c(app, window)
+    return app.exec()
+
+
+def _end_on_ctrl_c(app: QApplication, window: WizardWindow) -> None:
+    """Ctrl-C closes: Python only sees it between two of Qt's events, so there must be some."""
+    signal.signal(signal.SIGINT, lambda *_arguments: window.close_for_good())
+    if hasattr(signal, "SIGTERM"):
+        signal.signal(signal.SIGTERM, lambda *_arguments: window.close_for_good())
+    timer = QTimer(app)
+    timer.timeout.connect(lambda: None)
+    timer.start(250)
