@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from engine.core.errors import ResourceError
+from engine.core.files import JsonObject, write_json
 from engine.core.sizes import size_in_words
 from installer.download.control import Control
 from installer.errors import DiskError
@@ -29,8 +31,10 @@ _FAT_NAMES = frozenset({"vfat", "msdos", "fat", "fat16", "fat32"})
 # A virus scanner may hold a file that was just written.
 _RENAME_PATIENCE_S = 10.0
 _RENAME_PAUSE_S = 0.1
-# Windows: the file is used by another process; a lock on a part of it.
+# Windows (winerror.h): used by another process, or a part of it locked.
 _WINDOWS_HELD = frozenset({32, 33})
+# The device is not ready, gone, not connected; the network name is gone.
+_WINDOWS_GONE = frozenset({21, 55, 64, 433, 1167})
 
 
 def free_bytes(folder: Path) -> int:
@@ -96,7 +100,7 @@ def file_system_of(folder: Path) -> str:
 def disk_error(error: OSError, path: Path) -> DiskError:
     """The error for what the system said about a file or folder."""
     params: dict[str, str | int] = {"path": str(path), "reason": error.strerror or str(error)}
-    held = getattr(error, "winerror", None) in _WINDOWS_HELD
+    windows_code = getattr(error, "winerror", None)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskError(
             f"The drive of {path.parent} is full. Free some space and go on; what was fetched is "
@@ -104,7 +108,7 @@ def disk_error(error: OSError, path: Path) -> DiskError:
             code="disk_full",
             params=params,
         )
-    if held or error.errno in (errno.EBUSY, errno.ETXTBSY):
+    if windows_code in _WINDOWS_HELD or error.errno in (errno.EBUSY, errno.ETXTBSY):
         return DiskError(
             f"Another program (often a virus scanner) holds {path}. Let it finish or make an "
             "exception for this folder there, then go on.",
@@ -124,7 +128,8 @@ def disk_error(error: OSError, path: Path) -> DiskError:
             code="file_too_large_for_drive",
             params=params,
         )
-    if error.errno in (errno.ENODEV, errno.ENXIO, errno.ENOENT, errno.ENOTCONN, errno.ESTALE):
+    gone = (errno.ENODEV, errno.ENXIO, errno.ENOENT, errno.ENOTCONN, errno.ESTALE)
+    if windows_code in _WINDOWS_GONE or error.errno in gone:
         return DiskError(
             f"{path} cannot be reached any more. Connect its drive again, or choose another folder, "
             "then go on.",
@@ -137,6 +142,21 @@ def disk_error(error: OSError, path: Path) -> DiskError:
         code="disk_failed",
         params=params,
     )
+
+
+def write_record(path: Path, content: JsonObject) -> None:
+    """Write one of the installer's own small files, whole or not at all.
+
+    Raises:
+        DiskError: that is impossible.
+    """
+    try:
+        write_json(path, content)
+    except ResourceError as error:
+        cause = error.__cause__
+        raise disk_error(
+            cause if isinstance(cause, OSError) else OSError(str(error)), path
+        ) from error
 
 
 def rename(source: Path, target: Path) -> None:

@@ -56,13 +56,11 @@ class Location:
     Attributes:
         url: the address, mostly signed.
         headers: to send along.
-        sha256: of the file as the hub says it; empty when it does not say.
         is_signed: whether the address is another host's than the hub's.
     """
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
-    sha256: str
     is_signed: bool
 
     @property
@@ -117,7 +115,7 @@ class Hub:
             info = self._api.model_info(
                 repository, revision=revision, files_metadata=True, timeout=_METADATA_TIMEOUT_S
             )
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise self._problem(error, repository, revision) from error
         except (ValueError, KeyError, TypeError) as error:  # an answer that is no listing
             raise self._nonsense(repository) from error
@@ -143,22 +141,16 @@ class Hub:
             metadata = self._hub.get_hf_file_metadata(
                 url, token=self._token, timeout=_METADATA_TIMEOUT_S, endpoint=self._endpoint
             )
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise self._problem(error, repository, revision, path) from error
-        etag = metadata.etag or ""
         is_signed = urlsplit(metadata.location).netloc != urlsplit(self._endpoint).netloc
         token = self._hub.get_token() if self._token is None else self._token
         headers = {"Authorization": f"Bearer {token}"} if token and not is_signed else {}
-        return Location(
-            url=metadata.location,
-            headers=headers,
-            sha256=etag if len(etag) == 64 else "",
-            is_signed=is_signed,
-        )
+        return Location(url=metadata.location, headers=headers, is_signed=is_signed)
 
     def _problem(
         self,
-        error: httpx2.HTTPError,
+        error: httpx2.HTTPError | httpx2.InvalidURL,
         repository: str,
         revision: str,
         path: str = "",

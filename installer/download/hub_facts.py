@@ -14,7 +14,8 @@ from pathlib import Path
 
 from engine.core.catalog import CatalogFile, FileKind
 from engine.core.errors import EngineError
-from engine.core.files import read_json, write_json
+from engine.core.files import read_json
+from installer.download.disk import write_record
 from installer.download.hub import Hub, ListedFile, Listing
 from installer.download.plan import Notice
 from installer.download.progress import Phase
@@ -82,12 +83,12 @@ class HubFacts:
         """Write what is known.
 
         Raises:
-            ResourceError: the folder cannot be written.
+            DiskError: the folder cannot be written.
         """
         files: dict[str, object] = {
             key: [file.bytes, file.sha256] for key, file in self._known.items()
         }
-        write_json(self._path, {"format": _METADATA_FORMAT, "files": files})
+        write_record(self._path, {"format": _METADATA_FORMAT, "files": files})
 
     def knows(self, wish: WantedFile) -> bool:
         """Whether size and checksum are known."""

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from engine.core.catalog import FileKind
 from engine.core.errors import EngineError
-from engine.core.files import read_json, write_json
+from engine.core.files import read_json
 from installer.download.control import Control
-from installer.download.disk import disk_error
+from installer.download.disk import disk_error, write_record
 from installer.download.progress import ProgressCallback
 from installer.download.reporter import Reporter
 from installer.download.transfer import verify_file
@@ -94,9 +94,9 @@ def write_manifest(model: InstalledModel) -> None:
     """Mark a model as installed.
 
     Raises:
-        ResourceError: its folder cannot be written.
+        DiskError: its folder cannot be written.
     """
-    write_json(model.folder / MANIFEST_NAME, model.model_dump(mode="json", exclude={"folder"}))
+    write_record(model.folder / MANIFEST_NAME, model.model_dump(mode="json", exclude={"folder"}))
 
 
 def read_manifest(folder: Path) -> InstalledModel | None:
@@ -122,6 +122,19 @@ def installed_models(models_dir: Path) -> list[InstalledModel]:
         return []
     found = [read_manifest(folder) for folder in sorted(models_dir.iterdir()) if folder.is_dir()]
     return [model for model in found if model is not None]
+
+
+def unfinished_models(models_dir: Path) -> dict[str, int]:
+    """Models whose download was begun and not finished: id -> bytes that are there."""
+    if not models_dir.is_dir():
+        return {}
+    return {
+        folder.name: sum(p.stat().st_size for p in folder.iterdir() if p.is_file())
+        for folder in sorted(models_dir.iterdir())
+        if folder.is_dir()
+        and not folder.name.startswith(".")
+        and not (folder / MANIFEST_NAME).exists()
+    }
 
 
 def bad_files(

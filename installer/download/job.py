@@ -128,10 +128,10 @@ class DownloadJob:
         reporter = Reporter(progress)
         try:
             client = make_client(options)
-        except ValueError as error:  # a proxy that is no address
+        except (ValueError, ImportError) as error:  # no address, or a SOCKS proxy
             raise NetworkError(
-                "The proxy is not an address. Enter it as http://NAME:PASSWORD@PROXY:PORT, or leave "
-                "it empty for the system's.",
+                "The proxy is not one that can be used here. Enter its HTTP address, such as "
+                "http://NAME:PASSWORD@PROXY:PORT, or leave it empty for the system's.",
                 code="proxy_unusable",
             ) from error
         with client:
@@ -215,6 +215,7 @@ class DownloadJob:
             raise ValueError("a draft head is to be made of no checkpoint")
         tensors = TensorSource(checkpoint, tools.hub, tools.transfer).find()
         files = TensorFiles(tensor_folder(plan.folder, checkpoint), verified)
+        tools.reporter.correct_total(files.missing_bytes(tensors) - file.fetch_bytes)
         files.fetch(tensors, tools.transfer, self._control, tools.reporter)
         model = next(f.target for f in plan.files if f.kind is FileKind.MODEL)
         build = HeadBuild(files.list_path, model, file.target, checkpoint.expert_format)

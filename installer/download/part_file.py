@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from engine.core.errors import EngineError
-from engine.core.files import read_json, write_json
+from engine.core.files import read_json
 from engine.core.sizes import size_in_words
 from installer.download.control import Control
 from installer.download.disk import (
@@ -32,6 +32,7 @@ from installer.download.disk import (
     free_bytes,
     make_folder,
     rename,
+    write_record,
 )
 from installer.errors import DiskError
 
@@ -196,22 +197,16 @@ class PartFile:
         return True
 
     def _save_state(self) -> None:
-        try:
-            write_json(
-                self._state_path,
-                {
-                    "format": _FORMAT,
-                    "bytes": self.identity.bytes,
-                    "sha256": self.identity.sha256,
-                    "source": self.identity.source,
-                    "crc32": list(self._pieces),
-                },
-            )
-        except EngineError as error:
-            cause = error.__cause__
-            raise disk_error(
-                cause if isinstance(cause, OSError) else OSError(str(error)), self._state_path
-            ) from error
+        write_record(
+            self._state_path,
+            {
+                "format": _FORMAT,
+                "bytes": self.identity.bytes,
+                "sha256": self.identity.sha256,
+                "source": self.identity.source,
+                "crc32": list(self._pieces),
+            },
+        )
 
     def _read_back(self, on_bytes: Callable[[int], None]) -> None:
         """Hash what is there, up to the first piece that is not what was written."""

@@ -12,9 +12,9 @@ import httpx2
 
 from installer.errors import DownloadError, HubError, NetworkError
 
-# From OpenSSL's x509_vfy.h: the clock of this PC is the usual reason for both.
-_CERT_NOT_YET_VALID = 9
-_CERT_HAS_EXPIRED = 10
+# Not yet valid and expired (OpenSSL's x509_vfy.h), and both as Windows numbers them (winerror.h,
+# CERT_E_EXPIRED): the clock of this PC is the usual reason.
+_NOT_VALID_NOW = frozenset({9, 10, 0x800B0101, 0x800B0101 - (1 << 32)})
 _TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524})
 
 
@@ -43,7 +43,7 @@ class TransferProblemError(Exception):
         self.retry_after_s = retry_after_s
 
 
-def problem_of(error: httpx2.HTTPError, host: str) -> TransferProblemError:
+def problem_of(error: httpx2.HTTPError | httpx2.InvalidURL, host: str) -> TransferProblemError:
     """The problem that an exception of the HTTP client stands for."""
     params: dict[str, str | int] = {"host": host}
 
@@ -52,6 +52,15 @@ def problem_of(error: httpx2.HTTPError, host: str) -> TransferProblemError:
             NetworkError(sentence, code=code, params=params), may_pass=may_pass
         )
 
+    if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
+        return TransferProblemError(
+            HubError(
+                f"{host} names an address for the file that is none. Choose another mirror.",
+                code="hub_answer",
+                params=params,
+            ),
+            may_pass=False,
+        )
     if isinstance(error, httpx2.ProxyError):
         if "407" in str(error):
             return network(
@@ -69,7 +78,7 @@ def problem_of(error: httpx2.HTTPError, host: str) -> TransferProblemError:
         (cause for cause in _causes(error) if isinstance(cause, ssl.SSLCertVerificationError)), None
     )
     if certificate is not None:
-        if certificate.verify_code in (_CERT_NOT_YET_VALID, _CERT_HAS_EXPIRED):
+        if certificate.verify_code in _NOT_VALID_NOW:
             return network(
                 "clock_wrong",
                 f"The certificate of {host} is not valid at the time that this PC shows. Set the "

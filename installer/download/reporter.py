@@ -28,6 +28,10 @@ class Reporter:
         """Say what the plan fetches, and what of it earlier starts have fetched."""
         self._total, self._done = bytes_total, bytes_done
 
+    def correct_total(self, more_bytes: int) -> None:
+        """An estimate of the plan was so much too small, or too large."""
+        self._total = max(self._done, self._total + more_bytes)
+
     def begin(self, phase: Phase, file: str, file_bytes: int, file_done: int = 0) -> None:
         """A file, or another phase of it, begins."""
         self._phase, self._file = phase, file

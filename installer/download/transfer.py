@@ -162,7 +162,6 @@ class Transfer:
             try:
                 self._control.check_stopped()
                 location = self._hub.location(wanted.repository, wanted.revision, wanted.path)
-                self._check_unchanged(location, sink, wanted)
                 self._request(location, sink, wanted)
             except InterruptedTransferError:
                 attempt = 0
@@ -188,15 +187,6 @@ class Transfer:
         )
         self._control.check_stopped()
 
-    def _check_unchanged(
-        self, location: Location, sink: PartFile | _MemorySink, wanted: RemoteRange
-    ) -> None:
-        """Refuse before a byte is fetched what the final check would refuse after all of them."""
-        if not isinstance(sink, PartFile) or not wanted.is_whole or not location.sha256:
-            return
-        if location.sha256 != sink.identity.sha256:
-            raise TransferProblemError(self._changed(wanted), may_pass=False)
-
     def _request(
         self, location: Location, sink: PartFile | _MemorySink, wanted: RemoteRange
     ) -> None:
@@ -214,7 +204,7 @@ class Transfer:
                     connection.use(response)
                     self._accept(response, location, sink, wanted)
                     self._receive(response, sink, wanted)
-            except httpx2.HTTPError as error:
+            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
                 self._control.check()
                 raise problem_of(error, location.host) from error
 
@@ -279,7 +269,8 @@ class Transfer:
             self._forget(sink)
 
     def _forget(self, sink: PartFile | _MemorySink) -> None:
-        self._reporter.take_back(sink.length)
+        if isinstance(sink, PartFile):
+            self._reporter.take_back(sink.length)
         sink.restart()
 
     def _receive(
@@ -291,7 +282,8 @@ class Transfer:
             data = chunk[:missing]  # of an answer that is too long the checksum is the judge
             sink.append(data)
             missing -= len(data)
-            self._reporter.received(len(data))
+            if isinstance(sink, PartFile):  # headers are not in the plan
+                self._reporter.received(len(data))
             self._control.throttle(len(data))
             if missing == 0:
                 return

@@ -10,7 +10,8 @@ import logging
 from pathlib import Path
 
 from engine.core.errors import EngineError
-from engine.core.files import read_json, write_json
+from engine.core.files import read_json
+from installer.download.disk import write_record
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class VerifiedFiles:
         """Keep a verdict.
 
         Raises:
-            ResourceError: the data folder cannot be written.
+            DiskError: the data folder cannot be written.
         """
         stat = path.stat()
         self._known[_key(path)] = (stat.st_size, stat.st_mtime_ns, sha256)
@@ -68,7 +69,7 @@ class VerifiedFiles:
 
     def _save(self) -> None:
         files: dict[str, object] = {name: list(entry) for name, entry in self._known.items()}
-        write_json(self._path, {"format": _FORMAT, "files": files})
+        write_record(self._path, {"format": _FORMAT, "files": files})
 
 
 def _key(path: Path) -> str:

@@ -80,6 +80,7 @@ def build_draft_head(
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
+            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
     except OSError as error:
         raise _failed(build, str(error)) from error

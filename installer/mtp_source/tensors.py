@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.catalog import MtpCheckpoint
-from engine.core.files import JsonObject, write_json
+from engine.core.files import JsonObject
 from engine.core.strict_json import BadJsonError, parse_json
 from installer.download.control import Control
-from installer.download.disk import hash_file
+from installer.download.disk import hash_file, write_record
 from installer.download.hub import Hub, Listing
 from installer.download.part_file import part_length
 from installer.download.progress import Phase
@@ -195,7 +195,7 @@ class TensorFiles:
             }
             for tensor in tensors
         ]
-        write_json(self.list_path, {"format": TENSOR_LIST_FORMAT, "tensors": list(entries)})
+        write_record(self.list_path, {"format": TENSOR_LIST_FORMAT, "tensors": list(entries)})
 
 
 def _entry(

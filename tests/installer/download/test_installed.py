@@ -14,6 +14,7 @@ from installer.download.installed import (
     installed_models,
     read_manifest,
     remove_model,
+    unfinished_models,
 )
 from installer.download.job import DownloadJob
 from installer.errors import NetworkError
@@ -40,9 +41,11 @@ def test_a_model_is_listed_only_when_it_is_complete(hub, catalog, options):
     with pytest.raises(NetworkError):
         DownloadJob(catalog, "m", options).run()
     assert installed_models(options.models_dir) == []
+    assert unfinished_models(options.models_dir)["m"] >= CONTENTS[NAMES[0]].size
     hub.faults.clear()
     model = DownloadJob(catalog, "m", options).run()
     assert [found.id for found in installed_models(options.models_dir)] == ["m"]
+    assert unfinished_models(options.models_dir) == {}
     assert model.own_bytes == sum(content.size for content in CONTENTS.values())
 
 

@@ -42,6 +42,9 @@ def certificate_error(code):
         (httpx2.ReadError("reset"), "connection_lost", True),
         (httpx2.RemoteProtocolError("cut"), "connection_lost", True),
         (httpx2.ProxyError("407 Proxy Authentication Required"), "proxy_login", False),
+        (httpx2.UnsupportedProtocol("ftp"), "hub_answer", False),
+        (httpx2.InvalidURL("?"), "hub_answer", False),
+        (caused(httpx2.ConnectError("?"), certificate_error(-2146762495)), "clock_wrong", False),
         (httpx2.ProxyError("503"), "proxy_unreachable", True),
         (caused(httpx2.ConnectError("?"), certificate_error(18)), "tls_intercepted", False),
         (caused(httpx2.ConnectError("?"), certificate_error(9)), "clock_wrong", False),
@@ -105,10 +108,11 @@ def test_a_certificate_that_this_pc_does_not_trust_is_named_at_once(hub, make_op
     assert between.requests == []
 
 
-def test_a_proxy_that_is_no_address_is_said_so(hub, make_options):
+@pytest.mark.parametrize("proxy", ["not a proxy", "ftp://proxy:1"])
+def test_a_proxy_that_is_no_address_is_said_so(hub, make_options, proxy):
     catalog = catalog_for(hub, {"m": {"m.gguf": BytesContent(b"x" * 100)}})
     with pytest.raises(NetworkError) as caught:
-        DownloadJob(catalog, "m", make_options(proxy="not a proxy")).run()
+        DownloadJob(catalog, "m", make_options(proxy=proxy)).run()
     assert caught.value.code == "proxy_unusable"
 
 

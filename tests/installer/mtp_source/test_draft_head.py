@@ -53,8 +53,8 @@ def test_a_head_is_made_from_the_tensors_alone(hub, make_options):
         (FileKind.MODEL, Action.FETCH),
         (FileKind.DRAFT_HEAD, Action.BUILD),
     ]
-    phases = []
-    model = job.run(lambda report: phases.append(report.phase))
+    seen = []
+    model = job.run(seen.append)
     path = model.first(FileKind.DRAFT_HEAD)
     assert path is not None
     assert path.parent == model.model_path.parent
@@ -63,7 +63,8 @@ def test_a_head_is_made_from_the_tensors_alone(hub, make_options):
         name = "blk.4.hc_attn_norm.weight"
         wanted = model_file("full-mtp").tensors[name].dequantise()
         np.testing.assert_allclose(head.tensors[name].dequantise(), wanted, atol=1e-6)
-    assert Phase.PREPARING in phases
+    assert Phase.PREPARING in {report.phase for report in seen}
+    assert seen[-1].bytes_done == seen[-1].bytes_total
     tensor_bytes = sum(values.nbytes for values in golden_checkpoint().values())
     assert hub.sent_bytes < MODEL.size + tensor_bytes + 30_000  # headers, and nothing between
     assert sorted(p.name for p in model.folder.parent.iterdir() if p.is_dir()) == ["m"]
