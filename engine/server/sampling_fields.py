@@ -117,12 +117,14 @@ def _read_logit_bias(body: Fields, vocab_size: int) -> tuple[tuple[int, float], 
     for key in table.data:
         path = table.at(key)
         digits = key.strip()
-        if not (digits.isascii() and digits.isdecimal()) or int(digits[:12]) >= vocab_size:
+        is_number = digits.isascii() and digits.isdecimal()
+        token_id = int(digits.lstrip("0")[:12] or "0") if is_number else vocab_size
+        if token_id >= vocab_size:
             raise invalid_value(path, f"is no token id; ids go from 0 to {vocab_size - 1}")
         bias = table.number(key, -100, 100)
         if bias is None:
             raise invalid_type(path, "a number", None)
-        biases[int(digits)] = bias
+        biases[token_id] = bias
     return tuple(biases.items())
 
 

@@ -239,7 +239,8 @@ def parse_origin(text: str | None) -> Origin | None:
     except ValueError:
         return None
     # vscode-webview://id and chrome-extension://id have no dots or ports: the id is the host.
-    if not parts.scheme or host is None or parts.path or parts.query or parts.username:
+    behind = parts.path or parts.query or parts.fragment
+    if not parts.scheme or host is None or behind or "@" in parts.netloc:
         return None
     return Origin(parts.scheme, host.rstrip("."), port or DEFAULT_PORTS.get(parts.scheme))
 
