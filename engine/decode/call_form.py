@@ -13,7 +13,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -177,6 +177,9 @@ class _Words(CallPosition):
 
     def after(self, token_id: int) -> Position | None:
         return self._moved([token_id], self.vocabulary.token_bytes(token_id))
+
+    def after_all(self, token_id: int) -> Position | None:
+        return None if self.watch is None else replace(self, watch=None).after(token_id)
 
     def after_text(self, text: bytes) -> Position | None:
         position: CallPosition | None = self

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 FloatArray = npt.NDArray[np.float32]
 
-MAX_DRAWS = 64  # of one token; then what was drawn last is taken, and the watch on it ends
+MAX_DRAWS = 64  # of one token; then what was drawn first is taken, and the watch on it ends
 MAX_NEWLINES = 2  # between thinking, calls and a document
 HISTORY = 64  # tokens that can be taken back
 
@@ -72,19 +72,23 @@ class AnswerConstraint:
         allowed = self._position.allowed()
         if allowed is not EVERYTHING:
             logits = self._masked(logits, allowed)
+        refused: list[int] = []
         for _ in range(MAX_DRAWS):
             token_id = sample(logits)
             position = self._position.after(token_id)
             if position is not None:
                 self._move(position)
                 return token_id
+            refused.append(token_id)
             self.num_redrawn += 1
             logits[token_id] = -np.inf
             if not np.isfinite(logits.max()):
                 break
-        logger.warning("an answer's form could not be kept")
-        self._move(_LEFT)
-        return token_id
+        position = self._position.after_all(refused[0])
+        if position is None:
+            logger.warning("an answer's form could not be kept")
+        self._move(position or _LEFT)
+        return refused[0]
 
     def advance(self, token_id: int) -> None:
         """A token that was not chosen here became part of the answer."""
@@ -165,7 +169,10 @@ class _Form:
 
     def start(self) -> Position:
         """Behind the prompt."""
-        return _Thinking(self) if self.starts_in_thinking else self.answer()
+        if self.starts_in_thinking:
+            return _Thinking(self)
+        # The prompt ends with the blank line behind thinking that is switched off.
+        return _Free(self) if self.is_free else _Opening(self, MAX_NEWLINES)
 
     def answer(self) -> Position:
         """Behind thinking."""
@@ -242,7 +249,7 @@ class _Document(Position):
 
     form: _Form
     cursor: GrammarCursor
-    watch: JsonWatch
+    watch: JsonWatch | None
 
     def allowed(self) -> Allowed:
         return Allowed(self.cursor)
@@ -251,10 +258,16 @@ class _Document(Position):
         if token_id in self.form.stop_ids:
             return _Ended(self.form)
         cursor = self.cursor.read([token_id])
-        watch = self.watch.copy()
-        if cursor is None or not watch.feed(self.form.vocabulary.token_bytes(token_id)):
+        watch = None if self.watch is None else self.watch.copy()
+        if cursor is None:
+            return None
+        if watch is not None and not watch.feed(self.form.vocabulary.token_bytes(token_id)):
             return None
         return _Ended(self.form) if cursor.is_done else _Document(self.form, cursor, watch)
+
+    def after_all(self, token_id: int) -> Position | None:
+        # Behind a comma every key may be there already: one that comes twice is better than no JSON.
+        return None if self.watch is None else replace(self, watch=None).after(token_id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -48,11 +48,17 @@ class GrammarCursor:
         self._num_read = 0
 
     def read(self, token_ids: Sequence[int]) -> GrammarCursor | None:
-        """The place behind these tokens, None where the grammar does not allow them."""
+        """The place behind these tokens, None where the grammar does not allow them.
+
+        Raises:
+            ConstraintError: the grammar's limits were exceeded.
+        """
         matcher = self._moved()
         num_read = matcher.try_consume_tokens(list(token_ids))
         self._shared.num_read += num_read
         if num_read < len(token_ids):
+            if matcher.is_error():  # from now on it refuses everything
+                raise _too_complicated()
             return None
         place = GrammarCursor.__new__(GrammarCursor)
         place._shared = self._shared
@@ -75,10 +81,7 @@ class GrammarCursor:
         matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
         shared.num_slow += time.thread_time() - began_at > MAX_MASK_S
         if shared.num_slow > 1 or matcher.is_error():
-            raise ConstraintError(
-                "The form that this request asks of the answer takes too long to enforce; simplify "
-                "its schema (patterns with large repetitions, long lists of alternatives)."
-            )
+            raise _too_complicated()
 
     def _moved(self) -> LLMatcher:
         """The matcher, at this place."""
@@ -89,3 +92,10 @@ class GrammarCursor:
                 raise ConstraintError("The answer's form got lost; ask again.")
             shared.num_read = self._num_read
         return shared.matcher
+
+
+def _too_complicated() -> ConstraintError:
+    return ConstraintError(
+        "The form that this request asks of the answer takes too long to enforce; simplify its schema "
+        "(patterns with large repetitions, long lists of alternatives)."
+    )

@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from engine.core import deep_stack
 from engine.core.errors import EngineError
@@ -25,6 +25,12 @@ from engine.text.tokenizer import Tokenizer
 logger = logging.getLogger(__name__)
 
 _KEPT_GRAMMARS = 256
+# An object of N optional keys needs some 4 N of these; its masks stay below 0.1 s up to 5000 keys
+# (llguidance's own default, 2000, ends at 500). Measured 2026-11-30.
+_LIMITS = LLParserLimits(max_items_in_row=20_000)
+# A grammar of more characters than this is compiled beside the passes: it may take seconds.
+LARGE_GRAMMAR_CHARS = 4096
+COMPILE_TIMEOUT_S = 30.0
 _NEWLINES = (b"\n", b"\n\n")
 
 
@@ -103,20 +109,38 @@ class GrammarVocabulary:
         """
         fresh = self._matchers.get(grammar)
         if fresh is None:
-            fresh = deep_stack.call(lambda: LLMatcher(self._trie, grammar, log_level=0))
-            if fresh.is_error():
-                reason = fresh.get_error().splitlines()[0]
-                logger.info("a grammar cannot be used: %s", reason[:200])
-                raise ConstraintError(
-                    "The form that this request asks of the answer cannot be enforced with this "
-                    "model; simplify its schema."
-                )
-            self._matchers[grammar] = fresh
-            if len(self._matchers) > _KEPT_GRAMMARS:
-                self._matchers.popitem(last=False)
+            fresh = self.compiled(grammar)
+            self.keep(grammar, fresh)
         else:
             self._matchers.move_to_end(grammar)
+        if fresh.is_error():
+            reason = fresh.get_error().splitlines()[0]
+            logger.info("a grammar cannot be used: %s", reason[:200])
+            raise ConstraintError(
+                "The form that this request asks of the answer cannot be enforced with this model; "
+                "simplify its schema."
+            )
         return fresh.deep_copy()
+
+    def compiled(self, grammar: str) -> LLMatcher:
+        """What a grammar becomes, which may be a matcher that tells an error; for any thread."""
+        try:
+            return deep_stack.call(
+                lambda: LLMatcher(self._trie, grammar, log_level=0, limits=_LIMITS),
+                COMPILE_TIMEOUT_S,
+            )
+        except TimeoutError:
+            return LLMatcher(self._trie, "start: (", log_level=0)  # which is none
+
+    def keep(self, grammar: str, matcher: LLMatcher) -> None:
+        """Remember what a grammar has become."""
+        self._matchers[grammar] = matcher
+        if len(self._matchers) > _KEPT_GRAMMARS:
+            self._matchers.popitem(last=False)
+
+    def missing(self, grammars: Iterable[str]) -> list[str]:
+        """Large grammars among these that are not compiled."""
+        return [g for g in grammars if len(g) > LARGE_GRAMMAR_CHARS and g not in self._matchers]
 
 
 class LazyVocabulary:

@@ -43,3 +43,7 @@ class Position(Protocol):
 
     def after(self, token_id: int) -> Position | None:
         """Where this token leads; None when it must not come although it is allowed."""
+
+    def after_all(self, token_id: int) -> Position | None:  # noqa: ARG002
+        """Where a token leads that must not come, when nothing else could; None = nowhere."""
+        return None

@@ -378,6 +378,38 @@ def test_keys_are_not_repeated_and_numbers_end(bench: Bench):
     assert "1" * 41 not in made
 
 
+def test_an_object_whose_keys_are_used_up_stays_json(bench: Bench):
+    """The comma promises a key, and each has been written: then one comes twice."""
+    schema = {"patternProperties": {"^[ab]$": {"type": "integer"}}, "additionalProperties": False}
+    text = '{"a": 1, "b": 2, "a": 3}'
+    form = json_schema({"type": "object", **schema})
+    made = bench.text(bench.answer(bench.start(form=form), bench.script(text), limit=100))
+    assert made.startswith('{"a": 1, "b": 2, "')
+    value = json.loads(made.partition("<|")[0])
+    assert value.keys() == {"a", "b"}
+
+
+def test_an_object_with_a_thousand_keys_is_held_to_its_form(bench: Bench):
+    names = [f"key_{i}" for i in range(1000)]
+    form = json_schema({"type": "object", "properties": {n: {"type": "integer"} for n in names}})
+    text = '{"key_7": 1, "key_900": 2, "other": 3'
+    made = bench.text(bench.answer(bench.start(form=form), bench.script(text), limit=100))
+    assert made.startswith('{"key_7": 1, "key_900": 2, "')
+    assert json.loads(made.partition("<|")[0]).keys() <= set(names)
+
+
+def test_a_grammar_beyond_its_limits_ends_with_a_sentence(bench: Bench):
+    names = [f"k{i}" for i in range(7000)]
+    form = json_schema({"type": "object", "properties": {n: {} for n in names}})
+    with pytest.raises(ConstraintError, match="simplify its schema"):
+        bench.answer(bench.start(form=form), bench.script('{"k1": 2}'))
+
+
+def test_a_document_without_thinking_begins_at_once(bench: Bench):
+    ids = bench.answer(bench.start(form=JSON_OBJECT), bench.script('\n\n{"a": 1}'))
+    assert bench.text(ids).startswith("{")
+
+
 @pytest.mark.parametrize(
     ("text", "is_fine"),
     [
