@@ -117,6 +117,7 @@ class Scheduler:
         clock: seconds.
         sessions: keeps conversations warm; None = every request begins anew.
         constrain: makes what holds a request's answer to its form; None = answers are free.
+        is_ready: whether `constrain` can do so at once; others are served before that.
         token_bytes: what a token stands for; None = thinking may be ended inside a character.
     """
 
@@ -129,6 +130,7 @@ class Scheduler:
         clock: Callable[[], float] = time.perf_counter,
         sessions: Sessions | None = None,
         constrain: Callable[[Start], AnswerConstraint] | None = None,
+        is_ready: Callable[[Start], bool] = lambda _: True,
         token_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
         self._model = model
@@ -138,6 +140,7 @@ class Scheduler:
         self._clock = clock
         self._sessions = sessions
         self._constrain = constrain
+        self._is_ready = is_ready
         self._token_bytes = token_bytes
         self._waiting: deque[Start] = deque()
         self._running: list[RunningRequest] = []
@@ -152,13 +155,13 @@ class Scheduler:
     def has_work(self) -> bool:
         """Whether `step` would do something."""
         if not any(request.is_held for request in self._running):
-            return bool(self._running or self._waiting)
+            return bool(self._running) or self._next_waiting() is not None
         if any(
             request.is_cancelled or not (request.is_held or request.shortage)
             for request in self._running
         ):
             return True
-        return bool(self._waiting) and len(self._running) < self._limits.parallel
+        return len(self._running) < self._limits.parallel and self._next_waiting() is not None
 
     def status(self, memory_bytes: int) -> StatusReport:
         """What is going on."""
@@ -260,16 +263,19 @@ class Scheduler:
     def _admit(self) -> None:
         if any(request.shortage for request in self._running):
             return  # pages go to those who have begun
-        while self._waiting and len(self._running) < self._limits.parallel:
+        while len(self._running) < self._limits.parallel:
+            start = self._next_waiting()
+            if start is None:
+                return
             try:
                 state = self._model.new_sequence()
             except ResourceError as error:
                 if self._running:
                     return  # one of them will give its sequence back
-                start = self._waiting.popleft()
+                self._waiting.remove(start)
                 self._emit(Done(start.request_id, "error", Timings(), error.message))
                 continue
-            start = self._waiting.popleft()
+            self._waiting.remove(start)
             forced = self._forced_early.pop(start.request_id, deque())
             try:
                 constraint = self._constraint(start)
@@ -290,6 +296,10 @@ class Scheduler:
             self._running.append(request)
             request.visit.resume(state)
             self._report_prompt(request)
+
+    def _next_waiting(self) -> Start | None:
+        """The request that has waited longest of those that can begin."""
+        return next((start for start in self._waiting if self._is_ready(start)), None)
 
     def _constraint(self, start: Start) -> AnswerConstraint | None:
         if start.constraint is None or self._constrain is None:

@@ -22,6 +22,7 @@ from engine.decode.constraint import AnswerConstraint
 from engine.decode.grammar_vocabulary import GrammarVocabulary, LazyVocabulary
 from engine.sequence.scheduler import Scheduler
 from engine.worker.channel import Channel
+from engine.worker.grammars_ahead import GrammarsAhead
 from engine.worker.loading import LoadedModel, load_model
 from engine.worker.messages import (
     Cancel,
@@ -183,6 +184,8 @@ class Worker:
             raise ConfigError(f"The setting {key} cannot be used: {first['msg']}.") from error
         header = read_model_header(config.model_path)
         vocabulary = LazyVocabulary(lambda: GrammarVocabulary.from_metadata(header.metadata))
+        # A report is what a worker with nothing to do can be woken up with.
+        ahead = GrammarsAhead(vocabulary, lambda: self._channel.commands.put(StatusQuery()))
         self._loaded = load_model(config, self._report, header=header)
         if self._loaded.session_file is not None:
             self._channel.quit_patience_s = SAVING_PATIENCE_S
@@ -193,6 +196,7 @@ class Worker:
             between_layers=self._between_layers,
             sessions=self._loaded.sessions,
             constrain=lambda start: AnswerConstraint(start, vocabulary.get()),
+            is_ready=ahead.is_ready,
             token_bytes=vocabulary.token_bytes,
         )
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)

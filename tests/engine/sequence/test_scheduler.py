@@ -1,7 +1,8 @@
 """The scheduler on a made-up model whose logits are a fixed function of the tokens before them."""
 
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -127,7 +128,12 @@ def prompt_of(length: int, seed: int = 0) -> list[int]:
 class Run:
     """A scheduler with everything that it has sent."""
 
-    def __init__(self, model: FakeModel | None = None, limits: SchedulerLimits = LIMITS) -> None:
+    def __init__(
+        self,
+        model: FakeModel | None = None,
+        limits: SchedulerLimits = LIMITS,
+        is_ready: Callable[[Start], bool] = lambda _: True,
+    ) -> None:
         self.model = model or FakeModel()
         self.events: list[PromptProgress | Tokens | Done] = []
         self.num_layers_seen = 0
@@ -137,6 +143,7 @@ class Run:
             limits,
             self.events.append,
             self._between_layers,  # type: ignore[arg-type]
+            is_ready=is_ready,
         )
 
     def _between_layers(self) -> None:
@@ -261,6 +268,25 @@ def test_requests_beyond_parallel_wait_in_order():
     result.finish()
     ends = [event.request_id for event in result.events if isinstance(event, Done)]
     assert ends == ["r0", "r1", "r2", "r3", "r4"]
+
+
+def test_a_request_that_is_not_ready_keeps_nobody_waiting():
+    unready = {"a", "b"}
+    result = Run(
+        limits=replace(LIMITS, parallel=1), is_ready=lambda start: start.request_id not in unready
+    )
+    for name in ("a", "b", "c"):
+        result.scheduler.submit(start(name, prompt_of(10)))
+    result.finish()  # without work, although two wait
+    assert result.done("c").reason == "length"
+    assert result.scheduler.status(0).waiting == 2
+    result.scheduler.cancel("b")
+    assert result.done("b").reason == "cancelled"
+    result.scheduler.force("a", [7])
+    unready.clear()
+    assert result.scheduler.has_work
+    result.finish()
+    assert result.ids("a")[1] == 7
 
 
 def test_a_stop_id_is_the_last_token_sent_and_not_counted():
