@@ -170,6 +170,7 @@ class _Copy:
                 raise SchemaError(f"refers to {reference[:80]!r}, which names no schema in it")
             definitions[name] = self._definition(target)
         if definitions:
+            self._check_circles(definitions)
             copied["$defs"] = definitions
         return copied
 
@@ -180,6 +181,16 @@ class _Copy:
         if self._path > MAX_PATH:
             raise SchemaError("refers to too many schemas within it")
         return copied
+
+    def _check_circles(self, definitions: Schema) -> None:
+        """Refuse references that lead back to themselves by references alone."""
+        for first in definitions:
+            name, seen = first, {first}
+            while isinstance(node := definitions[name], Mapping) and "$ref" in node:
+                name = str(node["$ref"]).rpartition("/")[2]
+                if name in seen:
+                    raise SchemaError("refers to itself without saying anything")
+                seen.add(name)
 
     def _node(self, node: object, depth: int) -> object:
         self._nodes_left -= 1

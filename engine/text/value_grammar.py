@@ -242,6 +242,8 @@ def _compiled(grammar: str, *, is_strict: bool) -> tuple[str, frozenset[str]]:
     except TimeoutError as error:
         raise SchemaError("is too complicated to be enforced") from error
     if is_error:
+        if "not JSON serializable" in messages[0]:
+            raise SchemaError("has text that is no Unicode (half of a surrogate pair)")
         reason = (messages[0].splitlines() or [""])[0]
         raise SchemaError(f"cannot be enforced ({reason[:200]})")
     ignored = frozenset(name for message in messages for name in _named(message))

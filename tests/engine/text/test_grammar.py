@@ -164,6 +164,15 @@ def test_a_document_without_tools_bans_calls():
         ({"properties": {"a": {"$ref": "other.json#/x"}}}, "only references within"),
         ({"$ref": "#/$defs/none"}, "names no schema"),
         ({"$dynamicRef": "#x"}, "$dynamicRef"),
+        ({"$ref": "#"}, "refers to itself"),
+        (
+            {
+                "items": {"$ref": "#/$defs/a"},
+                "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+            },
+            "refers to itself",
+        ),
+        ({"enum": ["\ud800"]}, "no Unicode"),
         ({"type": "object", "description": "x" * 300_000}, "256 KiB"),
         ({"type": "string", "pattern": "("}, "cannot be enforced"),
         (TOO_LARGE, "schema too large"),
