@@ -10,6 +10,7 @@ with what it risks; the bundled one works everywhere. Sentences are codes with v
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +26,13 @@ from engine.core.model_numbers import numbers_of_catalog
 from engine.core.network_reach import any_reached
 from engine.core.note import Note
 from engine.core.placement import DEFAULT_CONTEXT, RAM_TOLERANCE, Verdict
-from engine.core.placement_hybrid import GPU_ENGINE, HybridPlacement, best_gpu, place
+from engine.core.placement_hybrid import (
+    GPU_ENGINE,
+    HybridPlacement,
+    best_gpu,
+    gpu_problems,
+    place,
+)
 from engine.core.survey import Survey
 from installer.speed import SpeedRange, cpu_speed, gpu_speed
 
@@ -140,6 +147,20 @@ def recommend(
         gpu_engine: whether the engine can use a card.
     """
     wish = wish or Wish()
+    recommendation = _recommend(survey, catalog, wish, gpu_engine=gpu_engine)
+    if not wish.for_coding_agents or recommendation.verdict is not Mark.RED:
+        return recommendation
+    # Rather a model with less context than agents want than none.
+    shorter = dataclasses.replace(wish, for_coding_agents=False)
+    other = _recommend(survey, catalog, shorter, gpu_engine=gpu_engine)
+    if other.verdict is Mark.RED:
+        return recommendation
+    params: dict[str, ParameterValue] = {"context": other.choice.context, "wanted": AGENT_CONTEXT}
+    note = Note("context_short_for_agents", params)
+    return dataclasses.replace(other, reasons=(*other.reasons, note))
+
+
+def _recommend(survey: Survey, catalog: Catalog, wish: Wish, *, gpu_engine: bool) -> Recommendation:
     card = usable_card(survey, catalog)
     gpu = card if gpu_engine else None
     choices = tuple(_choice(survey, catalog, model, wish, gpu) for model in catalog.models)
@@ -149,25 +170,30 @@ def recommend(
     choice = chosen or best
     if chosen is not None and chosen is not best:
         reasons = [Note("chosen_by_you", {"model": chosen.title, "recommended": best.title})]
-    reasons += _card_reasons(survey, card, uses_gpu=gpu is not None)
+    uses_gpu = choice.placement.gpu_index is not None
+    reasons += _card_reasons(survey, catalog, card, gpu_engine=gpu_engine, uses_gpu=uses_gpu)
     reasons += _choice_reasons(choice, wish)
     verdict = Mark.RED if best.model_id == catalog.bundled.id else choice.mark
     if verdict is Mark.GREEN and choice.missing_bytes and not any_reached(survey.reach):
         verdict = Mark.AMBER
+        reasons.append(Note("no_hub_reached"))
     return Recommendation(
         verdict=verdict,
         choice=choice,
         choices=choices,
         reasons=tuple(reasons),
         gpu_index=card.index if card is not None else None,
-        uses_gpu=gpu is not None,
+        uses_gpu=uses_gpu,
     )
 
 
 def usable_card(survey: Survey, catalog: Catalog) -> Gpu | None:
     """The card that an engine with GPU support uses."""
-    system = survey.environment.system.lower()
-    return best_gpu(survey.gpus.cards, survey.gpus.driver_major, catalog.min_driver.get(system, 0))
+    return best_gpu(survey.gpus.cards, survey.gpus.driver_major, _min_driver(survey, catalog))
+
+
+def _min_driver(survey: Survey, catalog: Catalog) -> int:
+    return catalog.min_driver.get(survey.environment.system.lower(), 0)
 
 
 def _best(
@@ -203,11 +229,19 @@ def _drives(survey: Survey) -> list[Drive]:
     return drives
 
 
-def _card_reasons(survey: Survey, card: Gpu | None, *, uses_gpu: bool) -> list[Note]:
+def _card_reasons(
+    survey: Survey, catalog: Catalog, card: Gpu | None, *, gpu_engine: bool, uses_gpu: bool
+) -> list[Note]:
     if card is None:
-        return []
-    notes = [Note("gpu_used" if uses_gpu else "gpu_not_used_yet", {"card": card.name})]
-    if uses_gpu and len(survey.gpus.cards) > 1:
+        driver, needed = survey.gpus.driver_major, _min_driver(survey, catalog)
+        problems = (gpu_problems(each, driver, needed) for each in survey.gpus.cards)
+        return [note for notes in problems for note in notes]
+    if not gpu_engine:
+        return [Note("gpu_not_used_yet", {"card": card.name})]
+    if not uses_gpu:
+        return []  # the choice's own notes say why
+    notes = [Note("gpu_used", {"card": card.name})]
+    if len(survey.gpus.cards) > 1:
         notes.append(Note("one_card_of_several", {"card": card.name}))
     return notes
 
@@ -294,7 +328,9 @@ def _with_context(
         wanted = max(wanted, AGENT_CONTEXT)
     wanted = min(wanted, numbers.trained_context)
     first = placed(wanted)
-    if first.verdict is Verdict.FITS or wish.for_coding_agents or model.is_bundled:
+    is_on_card = gpu is None or first.gpu_index is not None
+    is_good = first.verdict is Verdict.FITS and is_on_card
+    if is_good or wish.for_coding_agents or model.is_bundled:
         return wanted, first
     for shorter in _CONTEXT_WHEN_SHORT:
         placement = placed(shorter)
@@ -306,7 +342,7 @@ def _with_context(
 def _is_better(one: HybridPlacement, other: HybridPlacement) -> bool:
     order = (Verdict.FITS, Verdict.TIGHT, Verdict.DOES_NOT_FIT)
     has_card = one.gpu_index is not None and other.gpu_index is None
-    return order.index(one.verdict) < order.index(other.verdict) or has_card
+    return has_card or order.index(one.verdict) < order.index(other.verdict)
 
 
 def recommended_context(gpu: Gpu | None, *, has_ram_budget: bool = False) -> int:

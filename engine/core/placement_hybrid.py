@@ -11,6 +11,7 @@ section 5. Works before a download (numbers from the catalogue) and after it (fr
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,6 +55,7 @@ class HybridPlacement:
     Attributes:
         verdict: fits, tight (close other programs), or does not fit.
         context: tokens of one sequence.
+        parallel: sequences that can run together; fewer where memory is short.
         parts: what lives where; experts may appear once for each tier.
         notes: why, and what was given up.
         gpu_index: the card that is used; None without one.
@@ -65,6 +67,7 @@ class HybridPlacement:
 
     verdict: Verdict
     context: int
+    parallel: int
     parts: tuple[PlacedPart, ...]
     notes: tuple[Note, ...]
     gpu_index: int | None
@@ -78,6 +81,7 @@ class HybridPlacement:
 class _VramPlan:
     parts: tuple[PlacedPart, ...]
     slots: int
+    parallel: int
     notes: tuple[Note, ...]
 
     @property
@@ -103,17 +107,44 @@ def place(
         may_read_disk: whether experts that fit into no memory may stay on the disk (large sizes of
             which only a part is in use).
     """
-    notes: list[Note] = []
     plan = _vram_plan(model, gpu, context) if gpu is not None else None
-    if gpu is not None and plan is None:
-        notes.append(Note("vram_too_small", {"card": gpu.name, "vram_bytes": gpu.vram_total_bytes}))
-    if plan is not None:
-        notes += plan.notes
+    if plan is None:
+        first = _place(model, machine, None, context, model.parallel, may_read_disk=may_read_disk)
+        alone = _place(model, machine, None, context, 1, may_read_disk=may_read_disk)
+        placement = alone if alone.verdict is not first.verdict else first
+        if placement is alone:
+            placement = _with_note(alone, Note("one_request_at_a_time"))
+        if gpu is not None:
+            params: dict[str, ParameterValue] = {
+                "card": gpu.name,
+                "vram_bytes": gpu.vram_total_bytes,
+            }
+            placement = _with_note(placement, Note("vram_too_small", params))
+        return placement
+    placement = _place(model, machine, plan, context, plan.parallel, may_read_disk=may_read_disk)
+    return dataclasses.replace(placement, gpu_index=gpu.index if gpu is not None else None)
+
+
+def _with_note(placement: HybridPlacement, note: Note) -> HybridPlacement:
+    return dataclasses.replace(placement, notes=(*placement.notes, note))
+
+
+def _place(
+    model: ModelNumbers,
+    machine: Machine,
+    plan: _VramPlan | None,
+    context: int,
+    parallel: int,
+    *,
+    may_read_disk: bool,
+) -> HybridPlacement:
+    """Fill RAM and disk with what the card does not hold."""
+    notes = list(plan.notes) if plan is not None else []
     held = plan.slots * model.expert_slot_bytes if plan is not None else 0
-    private = _private_parts(model, context, on_card=plan is not None)
-    private_bytes = sum(part.num_bytes for part in private)
-    mapped = 0 if plan is not None else model.dense_bytes + model.mtp_bytes
-    fixed = private_bytes + mapped
+    parts = [PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server")]
+    if plan is None:
+        parts += _parts_in_ram(model, context, parallel)
+    fixed = sum(part.num_bytes for part in parts)
     total = int(machine.ram_total_bytes * (1 + RAM_TOLERANCE))
     room = total - SYSTEM_RESERVE_BYTES - fixed
     in_ram = model.expert_bytes
@@ -124,24 +155,19 @@ def place(
     if on_disk:
         notes.append(Note("experts_on_disk", {"disk_bytes": on_disk}))
     ram = fixed + in_ram - on_disk
-    parts = [*private]
-    if mapped:
-        parts.append(PlacedPart("Weights", Tier.RAM_MAPPED, mapped, "read every token"))
-    if in_ram - on_disk:
-        parts.append(
-            PlacedPart("Experts", Tier.RAM_MAPPED, in_ram - on_disk, "the CPU computes them here")
-        )
-    if on_disk:
-        parts.append(PlacedPart("Experts", Tier.DISK, on_disk, "they fit into no memory"))
-    if plan is not None:
-        parts += plan.parts
-    parts.append(PlacedPart("Tables", Tier.DISK, model.row_bytes, "a few rows per token are read"))
+    parts += [
+        PlacedPart("Experts", Tier.RAM_MAPPED, in_ram - on_disk, "the CPU computes them here"),
+        PlacedPart("Experts", Tier.DISK, on_disk, "they fit into no memory"),
+        *(plan.parts if plan is not None else ()),
+        PlacedPart("Tables", Tier.DISK, model.row_bytes, "a few rows per token are read"),
+    ]
     return HybridPlacement(
         verdict=_verdict(ram, room, on_disk, model, total),
         context=context,
+        parallel=parallel,
         parts=tuple(part for part in parts if part.num_bytes),
         notes=tuple(notes),
-        gpu_index=gpu.index if gpu is not None and plan is not None else None,
+        gpu_index=None,
         expert_slots=plan.slots if plan is not None else 0,
         vram_bytes=plan.num_bytes if plan is not None else 0,
         ram_bytes=ram,
@@ -200,14 +226,14 @@ def _vram_plan(model: ModelNumbers, gpu: Gpu, context: int) -> _VramPlan | None:
                 continue  # so few would only move experts to and fro
             notes = []
             if parallel < model.parallel:
-                notes.append(Note("one_request_at_a_time", {"card": gpu.name}))
+                notes.append(Note("one_request_at_a_time"))
             if not with_mtp:
                 notes.append(Note("no_vram_for_drafts", {"card": gpu.name}))
             if not is_now:
                 notes.append(vram_taken(gpu))
             size = slots * model.expert_slot_bytes
             experts = PlacedPart("Experts", Tier.VRAM, size, f"{slots} of {model.num_experts}")
-            return _VramPlan((*fixed, experts), slots, tuple(notes))
+            return _VramPlan((*fixed, experts), slots, parallel, tuple(notes))
     return None
 
 
@@ -238,18 +264,17 @@ def _fixed_parts(
     return parts
 
 
-def _private_parts(model: ModelNumbers, context: int, *, on_card: bool) -> list[PlacedPart]:
-    parts = [PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server")]
-    if not on_card:
-        kv_bytes = context * model.kv_token_bytes
-        parts += [
-            PlacedPart("KV pages", Tier.RAM, kv_bytes, "keys, values, index keys"),
-            PlacedPart(
-                "Recurrent states", Tier.RAM, model.parallel * model.state_bytes, "of all sequences"
-            ),
-            PlacedPart("Workspace", Tier.RAM, model.workspace_bytes, "activations and logits"),
-        ]
-    return parts
+def _parts_in_ram(model: ModelNumbers, context: int, parallel: int) -> list[PlacedPart]:
+    """What lives in RAM when no card takes it."""
+    states = parallel * model.state_bytes
+    weights = model.dense_bytes + model.mtp_bytes
+    kv_bytes = context * model.kv_token_bytes
+    return [
+        PlacedPart("Weights", Tier.RAM_MAPPED, weights, "read every token"),
+        PlacedPart("KV pages", Tier.RAM, kv_bytes, "keys, values, index keys"),
+        PlacedPart("Recurrent states", Tier.RAM, states, f"{parallel} sequences"),
+        PlacedPart("Workspace", Tier.RAM, model.workspace_bytes, "activations and logits"),
+    ]
 
 
 def _verdict(ram: int, room: int, on_disk: int, model: ModelNumbers, total: int) -> Verdict:

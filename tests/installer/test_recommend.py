@@ -1,0 +1,288 @@
+"""Recommendations for a table of PCs, with today's engine and with one that computes on cards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from engine.core.catalog import Catalog
+from engine.core.catalog_file import load_catalog
+from engine.core.gpu import GpuProcess
+from engine.core.network_reach import ReachState
+from engine.core.other_cards import ListedCard, Maker
+from engine.core.survey import Survey
+from installer.pc_findings import pc_findings
+from installer.recommend import Mark, Wish, recommend
+from tests.support.pc_profiles import HARD_DISK, SATA_SSD, USB_STICK, card, drive, pc
+
+GREEN, AMBER, RED = Mark.GREEN, Mark.AMBER, Mark.RED
+AGENTS = Wish(for_coding_agents=True)
+
+AMD_CARD = ListedCard(Maker.AMD, "Radeon RX 7900 XTX", "amdgpu")
+RTX_4060 = card("RTX 4060", 8, per_s=272e9)
+RTX_3060 = card("RTX 3060", 12, (8, 6), per_s=360e9)
+RTX_5070 = card("RTX 5070", 12, (12, 0), per_s=672e9)
+RTX_4080 = card("RTX 4080", 16, per_s=717e9)
+RTX_4090 = card("RTX 4090", 24, per_s=1008e9)
+RTX_5090 = card("RTX 5090", 32, (12, 0), per_s=1792e9)
+LAPTOP_CARD = card("RTX 4060 Laptop", 8, has_display=True, taken_gib=1.4, lanes=4)
+SCREEN_CARD = card("RTX 2070", 8, (7, 5), has_display=True, taken_gib=0.8, per_s=448e9)
+SMALL_AND_LARGE = [
+    card("RTX 2060", 6, (7, 5), has_display=True),
+    card("RTX 3090", 24, (8, 6), index=1, per_s=936e9),
+]
+BUSY_CARD = card(
+    "RTX 4070", 12, has_display=True, taken_gib=9.5, processes=[GpuProcess(4711, "game.exe", None)]
+)
+
+LITTLE = "tiny"
+CODER, IQ2, IQ3 = "coder-iq1_m", "qwen-iq2_xs", "qwen-iq3_xxs"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A PC and what it must get.
+
+    Attributes:
+        survey: the PC.
+        now: verdict, model and context with this version's engine.
+        on_card: the same with an engine that computes on cards; None: the same as now.
+        index: the card that such an engine uses for it.
+        says: codes that must be among findings, reasons or the choice's notes.
+    """
+
+    survey: Survey
+    now: tuple[Mark, str, int]
+    on_card: tuple[Mark, str, int] | None = None
+    index: int | None = None
+    says: tuple[str, ...] = ()
+    wish: Wish = field(default_factory=Wish)
+
+
+ROWS = {
+    "16 GB": Row(pc(15.4), (RED, LITTLE, 32768), says=("no_model_fits", "memory_little")),
+    "24 GB": Row(pc(23.4), (RED, LITTLE, 32768), says=("no_model_fits",)),
+    "32 GB kit, reports 31.1": Row(
+        pc(31.1), (AMBER, CODER, 32768), says=("ram_tight", "code_only")
+    ),
+    "32 GB kit, reports 31.9": Row(pc(31.9), (AMBER, CODER, 32768), says=("english_only",)),
+    "32 GB, 4 of it for graphics": Row(pc(27.4), (RED, LITTLE, 32768), says=("memory_little",)),
+    "40 GB": Row(pc(39.1), (GREEN, CODER, 32768)),
+    "48 GB kit, reports 46.9": Row(pc(46.9), (GREEN, IQ2, 32768), says=("no_nvidia_card",)),
+    "48 GB kit, reports 47.7": Row(pc(47.7), (GREEN, IQ2, 32768)),
+    "64 GB kit, reports 62.7": Row(pc(62.7), (GREEN, IQ3, 32768), says=("recommended_for_ram",)),
+    "96 GB": Row(pc(94.0), (GREEN, IQ3, 32768)),
+    "128 GB": Row(pc(125.6), (GREEN, IQ3, 32768)),
+    "64 GB, busy": Row(pc(62.7, free_share=0.4), (GREEN, IQ3, 32768), says=("ram_taken_now",)),
+    "16 GB, card of 8": Row(
+        pc(15.4, cards=[RTX_4060]),
+        (RED, LITTLE, 32768),
+        index=0,
+        says=("gpu_not_used_yet", "gpu_engine_missing"),
+    ),
+    "32 GB, card of 8": Row(pc(31.1, cards=[RTX_4060]), (AMBER, CODER, 32768), index=None),
+    "32 GB, card of 12": Row(
+        pc(31.1, cards=[RTX_3060]), (AMBER, CODER, 32768), (GREEN, CODER, 32768), 0
+    ),
+    "32 GB, card of 24": Row(
+        pc(31.1, cards=[RTX_4090]), (AMBER, CODER, 32768), (GREEN, CODER, 131072), 0
+    ),
+    "48 GB, card of 12": Row(
+        pc(46.9, cards=[RTX_3060]), (GREEN, IQ2, 32768), (GREEN, IQ2, 32768), 0
+    ),
+    "64 GB, card of 8 with a screen": Row(
+        pc(62.7, cards=[SCREEN_CARD]),
+        (GREEN, IQ3, 32768),
+        (GREEN, IQ3, 16384),
+        0,
+        ("display_on_card",),
+    ),
+    "64 GB, card of 12": Row(
+        pc(62.7, cards=[RTX_5070], system="Windows"),
+        (GREEN, IQ3, 32768),
+        (GREEN, IQ3, 32768),
+        0,
+        ("card_found",),
+    ),
+    "64 GB, card of 16": Row(
+        pc(62.7, cards=[RTX_4080]), (GREEN, IQ3, 32768), (GREEN, IQ3, 65536), 0
+    ),
+    "64 GB, card of 24": Row(
+        pc(62.7, cards=[RTX_4090]), (GREEN, IQ3, 32768), (GREEN, IQ3, 131072), 0
+    ),
+    "64 GB, card of 32": Row(
+        pc(62.7, cards=[RTX_5090]), (GREEN, IQ3, 32768), (GREEN, IQ3, 131072), 0
+    ),
+    "64 GB, two cards": Row(
+        pc(62.7, cards=SMALL_AND_LARGE), (GREEN, IQ3, 32768), (GREEN, IQ3, 131072), 1
+    ),
+    "64 GB, a game on the card": Row(
+        pc(62.7, cards=[BUSY_CARD]),
+        (GREEN, IQ3, 32768),
+        (GREEN, IQ3, 32768),
+        0,
+        ("vram_taken_by",),
+    ),
+    "64 GB, driver 470": Row(
+        pc(62.7, cards=[card("RTX 3080", 10, (8, 6))], driver="470.82.01"),
+        (GREEN, IQ3, 32768),
+        says=("driver_too_old",),
+    ),
+    "64 GB, driver 526 on Windows": Row(
+        pc(62.7, cards=[RTX_3060], driver="526.47", system="Windows"),
+        (GREEN, IQ3, 32768),
+        says=("driver_too_old",),
+    ),
+    "64 GB, driver 526 on Linux": Row(
+        pc(62.7, cards=[RTX_3060], driver="526.47"), (GREEN, IQ3, 32768), index=0
+    ),
+    "64 GB, new card, driver 560": Row(
+        pc(62.7, cards=[RTX_5070], driver="560.94", system="Windows"),
+        (GREEN, IQ3, 32768),
+        says=("driver_too_old",),
+    ),
+    "64 GB, card of 2016": Row(
+        pc(62.7, cards=[card("GTX 1080", 8, (6, 1))]), (GREEN, IQ3, 32768), says=("gpu_too_old",)
+    ),
+    "64 GB, AMD card": Row(
+        pc(62.7, other_cards=[AMD_CARD]),
+        (GREEN, IQ3, 32768),
+        says=("other_card_not_used", "no_nvidia_card"),
+    ),
+    "64 GB, no AVX2": Row(pc(62.7, cpu="old"), (RED, LITTLE, 32768), says=("cpu_too_old",)),
+    "64 GB, another processor": Row(
+        pc(62.7, cpu="arm"), (RED, LITTLE, 32768), says=("cpu_unknown",)
+    ),
+    "64 GB, hard disk": Row(
+        pc(62.7, data_drive=drive(900, HARD_DISK)),
+        (GREEN, IQ3, 32768),
+        says=("drive_hard_disk", "on_hard_disk"),
+    ),
+    "64 GB, USB stick": Row(
+        pc(62.7, data_drive=drive(900, USB_STICK)), (GREEN, IQ3, 32768), says=("drive_slow",)
+    ),
+    "64 GB, full drive, roomy second one": Row(
+        pc(
+            62.7,
+            data_drive=drive(40, SATA_SSD, "C:\\", "ntfs"),
+            other_drives=[drive(800, HARD_DISK, "D:\\", "ntfs")],
+        ),
+        (AMBER, IQ3, 32768),
+        says=("drive_short", "other_drive_has_room"),
+    ),
+    "64 GB, room for a smaller one": Row(pc(62.7, data_drive=drive(73)), (GREEN, IQ2, 32768)),
+    "64 GB, no drive with room": Row(
+        pc(62.7, data_drive=drive(30)), (RED, LITTLE, 32768), says=("no_drive_has_room",)
+    ),
+    "WSL with half of 64 GB": Row(
+        pc(31.2, is_wsl=True, cards=[RTX_3060]),
+        (AMBER, CODER, 32768),
+        (GREEN, CODER, 32768),
+        0,
+        ("in_wsl",),
+    ),
+    "laptop on its battery": Row(
+        pc(
+            31.5,
+            cards=[LAPTOP_CARD],
+            cpu="avxvnni",
+            cores=6,
+            slow_cores=8,
+            is_laptop=True,
+            on_battery=True,
+        ),
+        (AMBER, CODER, 32768),
+        says=("on_battery", "few_pcie_lanes", "cpu_found_hybrid"),
+    ),
+    "container of 40 GB and 4 processors": Row(
+        pc(40.0, container="docker", has_memory_limit=True, cpu_limit=4.0),
+        (GREEN, CODER, 32768),
+        says=("memory_limited", "cpu_limited", "in_container"),
+    ),
+    "Windows without a page file": Row(
+        pc(62.7, system="Windows", swap_gib=0), (GREEN, IQ3, 32768), says=("page_file_small",)
+    ),
+    "slow memory, two cores": Row(
+        pc(62.7, cpu="avx2", cores=2, bandwidth=9e9),
+        (AMBER, IQ3, 32768),
+        says=("slower_than_reading",),
+    ),
+    "agents on 64 GB": Row(
+        pc(62.7), (GREEN, IQ3, 65536), says=("context_for_agents",), wish=AGENTS
+    ),
+    "agents on 32 GB": Row(
+        pc(31.1), (AMBER, CODER, 65536), says=("one_request_at_a_time",), wish=AGENTS
+    ),
+    "agents on less than 32 GB": Row(
+        pc(30.2), (AMBER, CODER, 32768), says=("context_short_for_agents",), wish=AGENTS
+    ),
+    "agents, card of 24": Row(
+        pc(62.7, cards=[RTX_4090]), (GREEN, IQ3, 65536), (GREEN, IQ3, 131072), 0, wish=AGENTS
+    ),
+    "no network": Row(
+        pc(62.7, reach=(ReachState.NO_NETWORK, ReachState.NO_NETWORK)),
+        (AMBER, IQ3, 32768),
+        says=("hub_no_network", "no_hub_reached"),
+    ),
+    "only the mirror": Row(
+        pc(62.7, reach=(ReachState.TIMED_OUT, ReachState.REACHED)),
+        (GREEN, IQ3, 32768),
+        says=("only_mirror_reached",),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_pc_gets_the_model_that_suits_it_with_this_engine(name: str, catalog: Catalog) -> None:
+    row = ROWS[name]
+    found = recommend(row.survey, catalog, row.wish, gpu_engine=False)
+    assert (found.verdict, found.choice.model_id, found.choice.context) == row.now
+    assert not found.uses_gpu
+    assert found.exit_status == (1 if found.verdict is RED else 0)
+    findings = pc_findings(row.survey, catalog, gpu_engine=False)
+    notes = [finding.note for finding in findings] + [*found.reasons, *found.choice.notes]
+    assert set(row.says) <= {note.code for note in notes}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_pc_gets_the_model_that_suits_it_with_an_engine_on_cards(
+    name: str, catalog: Catalog
+) -> None:
+    row = ROWS[name]
+    found = recommend(row.survey, catalog, row.wish, gpu_engine=True)
+    assert (found.verdict, found.choice.model_id, found.choice.context) == (row.on_card or row.now)
+    assert found.choice.placement.gpu_index == row.index or found.choice.model_id == LITTLE
+    assert found.uses_gpu == (found.choice.placement.gpu_index is not None)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_model_stays_a_choice_and_the_bundled_one_always_works(
+    name: str, catalog: Catalog
+) -> None:
+    row = ROWS[name]
+    found = recommend(row.survey, catalog, row.wish)
+    assert [choice.model_id for choice in found.choices] == [model.id for model in catalog.models]
+    bundled = found.choices[-1]
+    assert bundled.model_id == catalog.bundled.id
+    assert bundled.mark is GREEN
+    for choice in found.choices:
+        speed = choice.speed
+        assert 0 < speed.low < speed.high
+        assert choice.context in catalog.context_choices or choice.context == 16_384
+        assert choice.context != 204_800
+        if choice.mark is not GREEN:
+            assert choice.notes, "a choice that is not good says why"
+
+
+def test_the_verdict_is_red_exactly_when_only_the_bundled_model_is_recommended(
+    catalog: Catalog,
+) -> None:
+    for row in ROWS.values():
+        found = recommend(row.survey, catalog, row.wish)
+        assert (found.verdict is RED) == (found.choice.model_id == catalog.bundled.id)
