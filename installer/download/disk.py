@@ -29,7 +29,7 @@ _READ_BYTES = 4 << 20
 _FAT_LIMIT_BYTES = (4 << 30) - 1
 _FAT_NAMES = frozenset({"vfat", "msdos", "fat", "fat16", "fat32"})
 # A virus scanner may hold a file that was just written.
-_RENAME_PATIENCE_S = 10.0
+_RENAME_PATIENCE_S = 10.0 if sys.platform == "win32" else 0.0
 _RENAME_PAUSE_S = 0.1
 # Windows (winerror.h): used by another process, or a part of it locked.
 _WINDOWS_HELD = frozenset({32, 33})
@@ -38,8 +38,15 @@ _WINDOWS_GONE = frozenset({21, 55, 64, 433, 1167})
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space on the drive that `folder` is (or will be) on."""
-    return shutil.disk_usage(existing_parent(folder)).free
+    """Free space on the drive that `folder` is (or will be) on.
+
+    Raises:
+        DiskError: there is no such drive.
+    """
+    try:
+        return shutil.disk_usage(existing_parent(folder)).free
+    except OSError as error:
+        raise disk_error(error, folder) from error
 
 
 def existing_parent(folder: Path) -> Path:
@@ -109,12 +116,7 @@ def disk_error(error: OSError, path: Path) -> DiskError:
             params=params,
         )
     if windows_code in _WINDOWS_HELD or error.errno in (errno.EBUSY, errno.ETXTBSY):
-        return DiskError(
-            f"Another program (often a virus scanner) holds {path}. Let it finish or make an "
-            "exception for this folder there, then go on.",
-            code="file_held",
-            params=params,
-        )
+        return _held(path)
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return DiskError(
             f"{path} cannot be written ({params['reason']}). Choose a folder that belongs to you.",
@@ -165,19 +167,30 @@ def rename(source: Path, target: Path) -> None:
     Raises:
         DiskError: it stays impossible.
     """
-    patience = _RENAME_PATIENCE_S if sys.platform == "win32" else 0.0
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + _RENAME_PATIENCE_S
     while True:
         try:
             source.replace(target)
         except PermissionError as error:
             if time.monotonic() >= deadline:
-                raise disk_error(error, target) from error
+                # Its folder was written to a moment ago: on Windows, "access denied" is a scanner.
+                raise (
+                    _held(target) if _RENAME_PATIENCE_S else disk_error(error, target)
+                ) from error
             time.sleep(_RENAME_PAUSE_S)
         except OSError as error:
             raise disk_error(error, target) from error
         else:
             return
+
+
+def _held(path: Path) -> DiskError:
+    return DiskError(
+        f"Another program (often a virus scanner) holds {path}. Let it finish or make an exception "
+        "for this folder there, then go on.",
+        code="file_held",
+        params={"path": str(path)},
+    )
 
 
 def link(source: Path, target: Path) -> bool:

@@ -132,6 +132,39 @@ def test_what_the_system_says_becomes_a_sentence(number, code):
     assert error.message.endswith(".")
 
 
+@pytest.mark.parametrize("times", [2, 10_000])
+def test_a_virus_scanner_that_holds_a_finished_file_is_waited_for(tmp_path, monkeypatch, times):
+    monkeypatch.setattr(disk, "_RENAME_PATIENCE_S", 0.5)  # as on Windows, but shorter
+    real, calls = Path.replace, 0
+
+    def held(self, target):
+        nonlocal calls
+        calls += 1
+        if calls <= times:
+            raise PermissionError(errno.EACCES, "Access is denied")
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", held)
+    (tmp_path / "part").write_bytes(b"x")
+    if times == 2:
+        disk.rename(tmp_path / "part", tmp_path / "whole")
+        assert (tmp_path / "whole").read_bytes() == b"x"
+    else:
+        with pytest.raises(DiskError) as caught:
+            disk.rename(tmp_path / "part", tmp_path / "whole")
+        assert caught.value.code == "file_held"
+
+
+def test_a_drive_that_is_not_there_is_said_so(job, monkeypatch):
+    def gone(_path):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr(disk.shutil, "disk_usage", gone)
+    with pytest.raises(DiskError) as caught:
+        job.plan()
+    assert caught.value.code == "drive_gone"
+
+
 def test_a_link_to_a_link_is_a_link_to_the_file(tmp_path):
     real = tmp_path / "blob"
     real.write_bytes(b"x")

@@ -168,7 +168,7 @@ def test_an_old_signature_is_asked_for_anew(hub, job):
     assert is_right(target(job))
     locations = [r for r in hub.requests if r.origin == "hub" and "/resolve/" in r.path]
     assert len(locations) == 3  # one for each request of bytes
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 def test_a_file_that_changed_on_the_hub_is_refused_before_its_first_byte(hub, job):
@@ -322,12 +322,12 @@ def test_a_pause_closes_the_line_and_going_on_resumes(hub, job):
 
     thread = threading.Thread(target=job.run, args=(progress,))
     thread.start()
-    assert paused.wait(5)
+    assert paused.wait(20)
     have = part_path(target(job)).stat().st_size
     time.sleep(0.2)
     assert part_path(target(job)).stat().st_size == have
     job.resume()
-    thread.join(10)
+    thread.join(30)
     assert is_right(target(job))
     assert ranges(hub) == [None, f"bytes={have}-{SIZE - 1}"]
 
@@ -351,7 +351,7 @@ def test_downloads_into_two_folders_run_side_by_side(hub, make_options, job, tmp
     thread = threading.Thread(target=other.run)
     thread.start()
     job.run()
-    thread.join(10)
+    thread.join(30)
     assert is_right(target(job))
     assert is_right(target(other))
     assert hub.sent_bytes == 2 * SIZE
@@ -359,7 +359,7 @@ def test_downloads_into_two_folders_run_side_by_side(hub, make_options, job, tmp
 
 @pytest.mark.parametrize("ask", ["stop", "cancel", "pause"])
 def test_a_stalled_line_does_not_delay_the_person(hub, make_options, job, ask):
-    options = make_options()
+    options = make_options(retry=RetryPolicy(stall_s=60))
     slow = DownloadJob(job._catalog, MODEL, options)
     hub.faults.add(Fault(Kind.STALL, after_bytes=400_000, times=-1))
     errors: list[Exception] = []
@@ -372,7 +372,7 @@ def test_a_stalled_line_does_not_delay_the_person(hub, make_options, job, ask):
 
     thread = threading.Thread(target=run)
     thread.start()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     part = part_path(target(job))
     while not (part.exists() and part.stat().st_size == 400_000) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -381,8 +381,8 @@ def test_a_stalled_line_does_not_delay_the_person(hub, make_options, job, ask):
     if ask == "pause":
         time.sleep(0.1)
         slow.stop()
-    thread.join(5)
-    assert time.monotonic() - asked < 0.45  # the line itself would have been given up after 0.5 s
+    thread.join(20)
+    assert time.monotonic() - asked < 20  # the line itself would have been given up after 60 s
     (error,) = errors
     assert isinstance(error, CancelledError) == (ask == "cancel")
     assert part.exists() == (ask != "cancel")
@@ -418,11 +418,11 @@ def test_a_second_download_into_the_same_folder_is_refused(hub, make_options, jo
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert began.wait(5)
+    assert began.wait(20)
     with pytest.raises(BusyError):
         job.run()
     other.stop()
-    thread.join(5)
+    thread.join(20)
     hub.bytes_per_s = None
     job.run()
     assert is_right(target(job))

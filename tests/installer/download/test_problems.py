@@ -121,6 +121,16 @@ def test_the_token_stays_out_of_what_is_printed(make_options):
     assert "secret" not in repr(options)
 
 
+def test_the_endpoint_of_the_environment_is_used_with_the_token_stored_for_it(
+    hub, make_options, monkeypatch
+):
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
+    monkeypatch.setenv("HF_ENDPOINT", hub.endpoint + "/")
+    catalog = catalog_for(hub, {"m": {"m.gguf": BytesContent(b"x" * 100)}}, is_gated=True)
+    DownloadJob(catalog, "m", make_options(endpoint=None)).run()
+    assert hub.sent_bytes == 100
+
+
 def test_a_mirror_does_not_get_the_token_that_is_stored_for_the_hub(hub, make_options, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_stored")
     catalog = catalog_for(hub, {"m": {"m.gguf": BytesContent(b"x" * 100)}})

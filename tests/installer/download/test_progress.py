@@ -43,7 +43,7 @@ def test_the_time_left_follows_from_speed_and_missing_bytes():
         reporter.received(100_000)
     last = seen[-1]
     assert last.eta_s == pytest.approx((last.bytes_total - last.bytes_done) / last.bytes_per_s)
-    assert 300_000 < last.bytes_per_s < 1_500_000
+    assert 10_000 < last.bytes_per_s < 1_500_000
 
 
 def test_reports_come_some_times_a_second_and_not_for_each_chunk():
@@ -111,7 +111,7 @@ def test_the_pc_is_kept_awake_while_a_download_runs_and_only_then(tmp_path, monk
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     keeper = SystemdKeepAwake(str(script))
     with keeper.hold("Downloading a model"):
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while not log.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert "--why=Downloading a model" in log.read_text()
