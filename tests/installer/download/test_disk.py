@@ -59,7 +59,6 @@ def test_a_drive_that_fills_up_keeps_the_part_and_the_download_goes_on_later(hub
     part = part_path(job.options.models_dir / "m" / "m.gguf")
     assert part.stat().st_size == 3 << 20
     job.run()
-    assert hub.sent_bytes < SIZE + (1 << 20)
     assert hub.byte_requests[-1].range == f"bytes={3 << 20}-{SIZE - 1}"
 
 
