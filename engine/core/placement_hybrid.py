@@ -148,7 +148,7 @@ def _place(
     total = int(machine.ram_total_bytes * (1 + RAM_TOLERANCE))
     room = total - SYSTEM_RESERVE_BYTES - fixed
     in_ram = model.expert_bytes
-    if room < in_ram and held:
+    if held and room + SYSTEM_RESERVE_BYTES - COMFORT_BYTES < in_ram:
         in_ram = max(model.expert_bytes - held, 0)
         notes.append(Note("experts_not_doubled", {"vram_bytes": held}))
     on_disk = max(0, in_ram - max(room, 0)) if may_read_disk else 0
