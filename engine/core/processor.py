@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 from engine.core.config import OpsName, RunConfig
+from engine.core.cpu_features import probe_cpu_features
 from engine.core.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
 _CPUINFO = Path("/proc/cpuinfo")
-_WINDOWS_AVX2 = 40  # PF_AVX2_INSTRUCTIONS_AVAILABLE
 _NEEDED_FLAGS = frozenset({"avx2", "fma", "f16c"})
 
 SLOW_WAY = (
@@ -65,10 +65,8 @@ def warn_of_processor(config: RunConfig) -> None:
 
 def _has_avx2() -> bool:
     """Whether the system says so; True where it says nothing (the library then decides)."""
-    if sys.platform == "win32":
-        import ctypes  # noqa: PLC0415  # its windll exists only there
-
-        return bool(ctypes.windll.kernel32.IsProcessorFeaturePresent(_WINDOWS_AVX2))
+    if sys.platform == "win32":  # whose own flag is wrong on some processors
+        return probe_cpu_features()[0].avx2
     try:
         text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -21,8 +21,7 @@ from typing import Generic, TypeVar
 
 from engine.core.bandwidth import measure_bandwidth
 from engine.core.cpu_features import CpuFeatures, probe_cpu_features
-from engine.core.drive_speed import DriveSpeed
-from engine.core.drives import Drive, drive_of, existing_parent, list_drives, speed_of
+from engine.core.drives import Drive, drive_of, list_drives, speed_of
 from engine.core.environment import (
     Environment,
     cpu_name_by_cpuinfo,
@@ -124,15 +123,15 @@ def survey(
             found_machine.ram_available_bytes,
         ),
     )
+    found_drive = data_drive.answer(deadline, notes)
     found_drives = _with_speeds(
-        drives.answer(deadline, notes) or [], existing_parent(data_dir), drive_s, deadline, notes
+        drives.answer(deadline, notes) or [], found_drive, drive_s, deadline, notes
     )
     speed = data_speed.answer(deadline, notes)
-    found_drive = _with_speed(data_drive.answer(deadline, notes), speed)
     if found_drive is not None:
+        found_drive = dataclasses.replace(found_drive, speed=speed)
         found_drives = [
-            _with_speed(drive, speed) or drive if drive.mount == found_drive.mount else drive
-            for drive in found_drives
+            found_drive if drive.mount == found_drive.mount else drive for drive in found_drives
         ]
         notes += found_drive.notes()
     found_features = features.answer(deadline, notes)
@@ -220,13 +219,17 @@ class _Question(Generic[_T]):
 
 
 def _with_speeds(
-    drives: Sequence[Drive], place: Path, drive_s: float, deadline: float, notes: list[Note]
+    drives: Sequence[Drive],
+    data_drive: Drive | None,
+    drive_s: float,
+    deadline: float,
+    notes: list[Note],
 ) -> list[Drive]:
-    """The drives, the roomiest of them measured; that of `place` is measured already."""
+    """The drives, the roomiest of them measured; the data folder's is measured already."""
     wanted = [
         drive
         for drive in sorted(drives, key=lambda drive: -drive.free_bytes)
-        if not drive.is_network and not place.is_relative_to(drive.mount)
+        if not drive.is_network and (data_drive is None or drive.mount != data_drive.mount)
     ][:_MEASURED_DRIVES]
     asked = {
         drive.mount: _Question(
@@ -236,14 +239,8 @@ def _with_speeds(
         for drive in wanted
     }
     return [
-        _with_speed(drive, asked[drive.mount].answer(deadline, notes)) or drive
+        dataclasses.replace(drive, speed=asked[drive.mount].answer(deadline, notes))
         if drive.mount in asked
         else drive
         for drive in drives
     ]
-
-
-def _with_speed(drive: Drive | None, speed: DriveSpeed | None) -> Drive | None:
-    if drive is None or speed is None:
-        return drive
-    return dataclasses.replace(drive, speed=speed)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -200,3 +203,24 @@ def test_the_probe_asks_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_probe_does_without_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert probe_gpus() == GpuReport()
+
+
+def test_the_real_package_has_every_question_that_is_asked() -> None:
+    source = Path(gpu.__file__).read_text(encoding="utf-8")
+    asked = set(re.findall(r'"(nvml[A-Z]\w+)"', source))
+    assert len(asked) > 12
+    real = importlib.import_module("pynvml")
+    assert {name for name in asked if not hasattr(real, name)} == set()
+    assert real.NVML_CLOCK_MEM == gpu._NVML_CLOCK_MEMORY
+
+
+@pytest.mark.usefixtures("no_smi")
+def test_the_real_package_without_a_driver_finds_no_card() -> None:
+    real = importlib.import_module("pynvml")
+    try:
+        real.nvmlInit()
+    except real.NVMLError:
+        assert read_nvml(real) == GpuReport()
+    else:
+        real.nvmlShutdown()
+        assert read_nvml(real).cards
