@@ -236,8 +236,8 @@ def _show(console: Console, deltas: Iterator[dict[str, str]], answer: Answer) ->
                 answer.reasoning.append(reasoning)
                 console.print(without_controls(reasoning), style="dim", end="")
             if content:
-                if answer.reasoning and not answer.content:
-                    console.print("\n")
+                if answer.reasoning and not answer.content:  # one empty line between the two
+                    console.print("" if answer.reasoning[-1].endswith("\n") else "\n")
                 answer.content.append(content)
                 console.print(without_controls(content), end="")
     finally:
@@ -254,6 +254,11 @@ def _read_line(is_terminal: bool) -> str | None:
 
 def _error_sentence(reply: requests.Response) -> str:
     """Why the server refused; it may be any server, and send pages without end."""
+    if reply.status_code == 401:
+        return (
+            "The API key is missing or wrong. Give it with --key, or in the environment variable "
+            f"{KEY_VARIABLE}."
+        )
     with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
         return str(_read_json(reply)["error"]["message"])
     return _not_ours(reply)

@@ -1,4 +1,4 @@
-"""`engine inspect FILE.gguf [--json]`: what a model file holds, and where it would live here.
+"""`engine inspect [FILE.gguf] [--json]`: what a model file holds, and where it would live here.
 
 Reads headers only. A file that cannot be used gets one sentence and exit status 2, never a traceback.
 """
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = subparsers.add_parser("inspect", help="what a model file holds, and whether it fits")
-    parser.add_argument("file", type=Path, metavar="FILE.gguf", help="model file or any shard")
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        metavar="FILE.gguf",
+        help="model file or any shard; default: the setting model, else the bundled model",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object")
     add_config_flags(parser)
 
@@ -39,9 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         EngineError: the file or a setting cannot be used.
     """
-    header = read_model_header(arguments.file)
-    model = model_config_of(header)
     config = config_from_arguments(arguments)
+    header = read_model_header(arguments.file or config.model_path)
+    model = model_config_of(header)
     warn_of_processor(config)
     placement = place_on_cpu(probe_machine(), header, config)
     if arguments.json:
@@ -125,8 +131,9 @@ def _lines(header: ModelHeader, model: ModelConfig, placement: Placement) -> lis
         for name, count, size in _formats(header)
     ]
     lines.append("  placement on this machine (CPU)")
+    width = max(len(part.name) for part in placement.parts)
     lines += [
-        f"    {part.name:<17} {part.tier.value:<10} {size_in_words(part.num_bytes):>10}  {part.reason}"
+        f"    {part.name:<{width}} {part.tier.value:<10} {size_in_words(part.num_bytes):>10}  {part.reason}"
         for part in placement.parts
     ]
     lines += [f"  {reason}" for reason in placement.reasons]

@@ -33,7 +33,7 @@ from engine.server.app import make_app
 from engine.server.before_load import before_load
 from engine.server.front import Front
 from engine.server.http_server import HttpServer
-from engine.server.listen import PORT_IN_USE, bound_port, open_sockets
+from engine.server.listen import PORT_IN_USE, bound_port, open_sockets, outward_address
 from engine.server.loading import unload_when_idle
 from engine.server.mcp.configured import open_mcp
 from engine.server.model_side import ModelSide, open_model_side
@@ -54,6 +54,10 @@ logger = logging.getLogger(__name__)
 
 # Comma-separated keys; out of the command line, which other users of the machine can read.
 KEYS_VARIABLE = "STRATUM_API_KEYS"
+
+# "Every address of this machine", and the one of them that the machine itself uses; browsers and Windows
+# refuse to open the former.
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
@@ -87,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             params={"key": "upstream"},
         )
     security = SecurityPolicy.from_config(config)
+    upstream_address(config)  # a bad one is said before anything is started
     settings = _settings_digest(config, arguments.script)
     ours = _running_server(config.port)
     try:
@@ -98,7 +103,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"Stratum is already running at {url} (process {ours.pid}).")
         return 0
     try:
-        upstream_address(config)  # a bad one is said before anything is started
         model, command = _open_model(config, arguments.script)
         return asyncio.run(_serve(config, security, model, command, sockets, settings))
     finally:
@@ -184,11 +188,20 @@ def _with_environment_keys(config: RunConfig) -> RunConfig:
 
 
 def _settings_digest(config: RunConfig, script_path: Path | None) -> str:
-    """Equal for two starts that would serve the same in the same way."""
+    """Equal for two starts that would serve the same in the same way.
+
+    It stands in `engine.json`, so keys go into it through a slow hash: without them a start with a key
+    would be told that "it" runs already, while what runs is a server that asks for none.
+    """
     values = config.model_dump(mode="json", exclude={"api_keys", "upstream_key"})
     values["model"] = str(config.model_path.resolve())
     values["script"] = str(script_path.resolve()) if script_path is not None else None
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    content = json.dumps(values, sort_keys=True).encode()
+    upstream = upstream_address(config)
+    keys = [sorted(set(config.api_keys)), upstream.key if upstream is not None else None]
+    if any(keys):
+        content = hashlib.scrypt(json.dumps(keys).encode(), salt=content, n=1 << 14, r=8, p=1)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _running_server(port: int) -> EngineRecord | None:
@@ -234,14 +247,24 @@ def _recorded(record: EngineRecord) -> Iterator[None]:
 
 
 def _announce(config: RunConfig, port: int, model: ModelSide) -> None:
-    url = _url(config.host, port)
     address = upstream_address(config)
-    what = f"loads {model.name}" if address is None else f"passes requests on to {address.shown}"
-    print(f"Stratum is ready at {url} and {what}. Ctrl-C stops it.", flush=True)
+    if address is not None:
+        what = f"passes requests on to {address.shown}"
+    elif config.lazy_load:
+        what = f"loads {model.name} with the first request"
+    else:
+        what = f"loads {model.name}"
+    print(f"Stratum is ready at {_url(config.host, port)} and {what}. Ctrl-C stops it.", flush=True)
+    if config.host.strip("[]") in ANY_ADDRESS:
+        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+        own = outward_address(family)
+        where = f": {_url(own, port)}" if own is not None else ""
+        print(f"Other machines reach it by this one's name or address{where}", flush=True)
 
 
 def _url(host: str, port: int) -> str:
     host = host.strip("[]")
+    host = ANY_ADDRESS.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -8,6 +8,7 @@ sentence with the key, the value and what is allowed. Knows nothing of flags (`c
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -71,8 +72,13 @@ def warn_of_unknown_keys(config: RunConfig, source: str) -> None:
         *((f"mcp_servers.{name}.", entry) for name, entry in config.mcp_servers.items()),
     ]
     for prefix, table in tables:
+        known = sorted(type(table).model_fields)
         for key in table.model_extra or {}:
-            logger.warning("%s: the setting %s%s is not known; it is ignored", source, prefix, key)
+            near = difflib.get_close_matches(key.replace("-", "_").lower(), known, 1, 0.75)
+            hint = f" (is {prefix}{near[0]} meant?)" if near else ""
+            logger.warning(
+                "%s: the setting %s%s is not known%s; it is ignored", source, prefix, key, hint
+            )
 
 
 def config_error(error: ValidationError, source: str) -> ConfigError:

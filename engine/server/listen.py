@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import sys
@@ -13,6 +14,8 @@ IPV4_LOOPBACK = "127.0.0.1"
 IPV6_LOOPBACK = "::1"
 PORT_IN_USE = "port_in_use"
 IN_USE = frozenset({errno.EADDRINUSE, errno.EACCES, getattr(errno, "WSAEADDRINUSE", 0)})
+# Addresses of documentation, which nobody has: only the way to them is asked for.
+FAR_AWAY = {socket.AF_INET: "203.0.113.1", socket.AF_INET6: "2001:db8::1"}
 
 
 def open_sockets(host: str, port: int, *, owner: str | None = None) -> list[socket.socket]:
@@ -49,6 +52,14 @@ def open_sockets(host: str, port: int, *, owner: str | None = None) -> list[sock
 def bound_port(listener: socket.socket) -> int:
     """The port that a socket really has."""
     return int(listener.getsockname()[1])
+
+
+def outward_address(family: socket.AddressFamily = socket.AF_INET) -> str | None:
+    """The address of this machine that others in its network see; None without a network."""
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((FAR_AWAY[family], 9))  # chooses a way and sends nothing
+        return str(probe.getsockname()[0])
+    return None
 
 
 def _listen(family: int, host: str | int, port: int) -> socket.socket:

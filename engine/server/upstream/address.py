@@ -11,6 +11,8 @@ from engine.core.errors import ConfigError
 
 KEY_VARIABLE = "STRATUM_UPSTREAM_KEY"
 DEFAULT_PATH = "/v1"
+DEFAULT_PORTS = {"http": 80, "https": 443}
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ def upstream_address(config: RunConfig) -> UpstreamAddress | None:
     """The address in a run config; None when no upstream is configured.
 
     Raises:
-        ConfigError: it is no http or https URL. The value is not quoted: it may hold a password.
+        ConfigError: it is no http or https URL, or this server's own. The value is not quoted: it may
+            hold a password.
     """
     if config.upstream is None:
         return None
@@ -43,6 +46,13 @@ def upstream_address(config: RunConfig) -> UpstreamAddress | None:
         raise _unusable() from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
         raise _unusable()
+    own_hosts = {config.host.strip("[]").lower(), *LOOPBACK_HOSTS}
+    if (port or DEFAULT_PORTS[parts.scheme]) == config.port and host in own_hosts:
+        raise ConfigError(
+            f"The setting upstream is this server's own address (port {config.port}), so each request would "
+            "go round in a circle. Give the other server's, or choose another port here.",
+            params={"key": "upstream"},
+        )
     path = parts.path.rstrip("/") or DEFAULT_PATH
     name = f"[{host}]" if ":" in host else host
     where = f"{name}:{port}" if port is not None else name

@@ -103,7 +103,7 @@ class Upstream:
             try:
                 response = await self._http.get(f"{self._base}/models", timeout=LIST_S)
             except httpx2.HTTPError as error:
-                raise self._failed(error) from error
+                raise self._failed(error, silence_s=LIST_S) from error
             self.is_reachable = True
             if response.status_code != 200:
                 raise upstream_error(response.status_code, response.content, response.headers)
@@ -209,10 +209,12 @@ class Upstream:
                 break
         return bytes(body)
 
-    def _failed(self, error: httpx2.HTTPError, *, has_begun: bool = False) -> ApiError:
+    def _failed(
+        self, error: httpx2.HTTPError, *, has_begun: bool = False, silence_s: float | None = None
+    ) -> ApiError:
         """503, with what happened in words."""
         if isinstance(error, httpx2.ReadTimeout | httpx2.WriteTimeout):
-            reason = f"was silent for {self._timeout_s:g} seconds"
+            reason = f"was silent for {silence_s or self._timeout_s:g} seconds"
         elif has_begun:
             reason = "broke the connection off"
         else:

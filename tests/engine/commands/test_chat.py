@@ -25,6 +25,7 @@ ANSWERS = [
         "times": 0,
         "text": "More thoughts.</think>\n\nSecond \x1b[2Janswer.",
     },
+    {"when": "third question", "times": 0, "text": "A line.\n</think>\n\nThird answer."},
     {"when": "BREAK", "times": 0, "text": "a b c", "fault": {"kind": "error", "after": 1}},
     {"times": 0, "text": "Some thoughts.</think>\n\nFirst answer: é 😀."},
 ]
@@ -69,6 +70,11 @@ def test_answers_and_thinking_are_printed_line_by_line(chat):
     assert captured.err == ""
 
 
+def test_one_empty_line_stands_between_thinking_that_ends_its_line_and_the_answer(chat):
+    _, captured = chat("third question\n")
+    assert captured.out == "A line.\n\nThird answer.\n"
+
+
 def test_clear_forgets_the_conversation_and_exit_ends_it(chat):
     _, captured = chat("second question\nanything\n")
     assert captured.out.count("Second") == 2  # the history still has the question
@@ -90,7 +96,7 @@ def test_an_error_of_the_server_is_one_line_and_the_chat_goes_on(chat):
 def test_a_wrong_key_is_said(chat):
     status, captured = chat("hello\n", key="wrong")
     assert status == 1
-    assert "API key is missing or wrong" in captured.err
+    assert "The API key is missing or wrong. Give it with --key" in captured.err
 
 
 def test_no_server_is_said_with_a_way_out(capsys, monkeypatch):

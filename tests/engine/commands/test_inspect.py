@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,20 @@ def test_a_missing_file_is_named() -> None:
     done = inspect("no such model.gguf")
     assert done.returncode == 2
     assert "no such model.gguf" in done.stderr
+
+
+def test_without_a_file_the_model_of_the_settings_is_inspected(tmp_path: Path) -> None:
+    config = tmp_path / "settings.json"
+    config.write_text(json.dumps({"model": str(GOLDEN / "full.gguf")}), encoding="utf-8")
+    done = inspect("--config", str(config))
+    assert done.returncode == 0, done.stderr
+    assert "hidden 128" in done.stdout
+    assert "hidden 256" in inspect().stdout  # the bundled model
+
+
+def test_the_parts_stand_in_columns() -> None:
+    lines = inspect(str(GOLDEN / "full.gguf"), "--context", "64").stdout.splitlines()
+    begin = next(number for number, line in enumerate(lines) if "placement on" in line) + 1
+    parts = [line for line in lines[begin:] if line.startswith("    ")]
+    assert len(parts) > 5
+    assert len({re.search(" (ram|ram_mapped|disk) ", line).start() for line in parts}) == 1

@@ -10,6 +10,7 @@ from engine.cli import main
 from engine.commands import serve
 from engine.core.config import BUNDLED_MODEL, RunConfig
 from engine.core.settings import EngineRecord, write_engine_record
+from engine.server.model_side import open_model_side
 
 KEY = "0123456789abcdef"
 
@@ -113,6 +114,48 @@ def test_a_second_start_with_the_same_settings_says_where_the_first_one_is(capsy
 def test_a_second_start_with_other_settings_is_refused(capsys, our_server):
     text = refused(capsys, "--port", str(our_server.port), "--context", "512")
     assert f"Stratum, which is already running with other settings (process {os.getpid()})" in text
+
+
+def test_a_second_start_with_a_key_is_not_told_that_a_server_without_one_is_it(capsys, our_server):
+    text = refused(capsys, "--port", str(our_server.port), "--api-keys", KEY)
+    assert "already running with other settings" in text
+
+
+def test_the_digest_of_the_settings_knows_keys_and_an_upstream_key(monkeypatch):
+    def digest(**settings):
+        return serve._settings_digest(RunConfig(**settings), None)
+
+    upstream = {"upstream": "http://host:8000/v1"}
+    with_keys = [digest(), digest(api_keys=[KEY]), digest(api_keys=[KEY + "7"]), digest(**upstream)]
+    monkeypatch.setenv("STRATUM_UPSTREAM_KEY", KEY)
+    with_keys.append(digest(**upstream))
+    assert len(set(with_keys)) == len(with_keys)
+    assert digest(api_keys=[KEY]) == with_keys[1]
+    assert digest(api_keys=[KEY, KEY]) == with_keys[1]
+
+
+def announced(capsys, **settings):
+    config = RunConfig(**settings)
+    serve._announce(config, 8080, open_model_side(config, config.model_path, None))
+    return capsys.readouterr().out
+
+
+def test_a_server_for_all_addresses_names_one_that_can_be_opened(capsys, monkeypatch):
+    monkeypatch.setattr(serve, "outward_address", lambda _family: "192.0.2.7")
+    text = announced(capsys, host="0.0.0.0", api_keys=[KEY])  # noqa: S104
+    assert "ready at http://127.0.0.1:8080 and loads" in text
+    assert text.endswith("address: http://192.0.2.7:8080\n")
+    assert "ready at http://[::1]:8080" in announced(capsys, host="[::]", api_keys=[KEY])
+    monkeypatch.setattr(serve, "outward_address", lambda _family: None)
+    assert announced(capsys, host="::", api_keys=[KEY]).endswith("name or address\n")
+
+
+def test_a_server_for_this_machine_alone_names_no_other_address(capsys):
+    text = announced(capsys, lazy_load=True)
+    assert text.startswith(
+        "Stratum is ready at http://127.0.0.1:8080 and loads stratum-tiny with the first"
+    )
+    assert text.count("\n") == 1
 
 
 def test_the_record_of_a_process_that_is_gone_is_not_believed(capsys, tmp_path, our_server):

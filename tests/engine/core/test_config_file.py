@@ -32,6 +32,22 @@ def test_a_saved_config_reads_back_equal_with_its_unknown_keys(tmp_path, caplog)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]  # no temporary left
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"prot": 8081}, "prot is not known (is port meant?); it is ignored"),
+        ({"mcpServers": {}}, "mcpServers is not known (is mcp_servers meant?)"),
+        ({"sampling": {"topk": 5}}, "sampling.topk is not known (is sampling.top_k meant?)"),
+        ({"mystery": 1}, "mystery is not known; it is ignored"),
+    ],
+)
+def test_a_misspelt_key_is_warned_about_with_the_one_that_it_resembles(
+    tmp_path, caplog, data, words
+):
+    load_config(write(tmp_path / "c.json", data))
+    assert words in caplog.text
+
+
 def test_an_empty_object_gives_the_defaults(tmp_path):
     config = load_config(write(tmp_path / "c.json", {}))
     assert config == RunConfig()

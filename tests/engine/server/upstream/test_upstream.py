@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -413,6 +414,8 @@ def test_an_upstream_that_is_down_is_said_and_the_front_lives(start_server):
         (["--upstream", "ftp://user:hidden-word@host"], "http://host:8000/v1"),
         (["--upstream", "cluster:8000"], "http://host:8000/v1"),
         (["--upstream", "http://host", "--script", "some.json"], "Use one of them"),
+        (["--upstream", "http://LOCALHOST:8099/v1", "--port", "8099"], "this server's own address"),
+        (["--upstream", "http://localhost/v1", "--port", "80"], "(port 80)"),
     ],
 )
 def test_an_address_that_is_none_stops_the_start_and_is_not_shown(flags, words):
@@ -424,6 +427,12 @@ def test_an_address_that_is_none_stops_the_start_and_is_not_shown(flags, words):
     assert done.returncode == 2
     assert words in done.stderr
     assert "hidden-word" not in done.stderr
+
+
+def test_an_upstream_whose_list_does_not_come_is_said_with_the_time_that_was_waited(start_server):
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, answers none
+        front = start_server(None, "--upstream", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert "was silent for 5 seconds" in front.http.get("/v1/models").text
 
 
 # -- another Stratum as the upstream -------------------------------------------------------------
