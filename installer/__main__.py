@@ -1,58 +1,264 @@
 """`python -m installer`: what setup starts.
 
-python -m installer --check [--json]     look at this PC, change nothing
+    python -m installer                       the wizard; when all is installed, what is installed
+    python -m installer --headless --yes      the same in this terminal, without questions
+    python -m installer --check [--json]      look at this PC, change nothing
+
+Exit status: 0 success, 2 wrong use or unusable input, 130 interrupted, 1 anything else. Of `--check`:
+1 when only the bundled model can run.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import importlib.util
 import io
 import json
+import logging
+import logging.handlers
+import os
 import sys
+import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from engine import __version__
 from engine.core.catalog_file import find_model, load_catalog
-from engine.core.errors import EngineError
-from engine.core.settings import load_settings
-from installer.check import check, check_as_plain, check_lines
-from installer.i18n.language import system_language
+from engine.core.errors import EngineError, InputError, ResourceError
+from engine.core.settings import load_settings, settings_path
+from installer.i18n.language import Language, system_language
 from installer.i18n.texts import Texts
 
+if TYPE_CHECKING:
+    from installer.steps import Installation
 
-def main(arguments: list[str] | None = None) -> int:
+logger = logging.getLogger(__name__)
+
+EXIT_INTERRUPTED = 130
+_LOG_BYTES = 1 << 20
+_START_S = 900.0  # a large model from a hard disk
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the result is the exit status."""
-    parser = argparse.ArgumentParser(prog="installer", allow_abbrev=False)
-    parser.add_argument("--check", action="store_true", help="look at this PC, change nothing")
-    parser.add_argument("--json", action="store_true", help="with --check: one JSON object")
-    parser.add_argument("--data-dir", type=Path, help="where models go")
-    parser.add_argument("--model", help="judge this model instead of recommending one")
-    parser.add_argument("--context", type=int, help="with this context, in tokens")
-    parser.add_argument("--agents", action="store_true", help="coding agents will use it")
-    options = parser.parse_args(arguments)
-    if not options.check:
-        parser.error("this start knows --check only")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    options = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):  # a pipe on Windows has another encoding
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    texts = Texts(options.language or system_language())
+    _log_to_file()
     try:
-        catalog = load_catalog()
-        if options.model is not None:
-            find_model(catalog, options.model)
-        report = check(
-            options.data_dir or load_settings().data_dir,
-            catalog,
-            for_coding_agents=options.agents,
-            model_id=options.model,
-            context=options.context,
-        )
+        return _run(options, texts)
     except EngineError as error:
-        sys.stderr.write(f"installer: {error}\n")
-        return error.exit_status
+        logger.info("ended with %s", error.code, exc_info=True)
+        return _fail(error, texts, as_json=options.json)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\n{texts.say('cli.stopped')}\n")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has gone
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # until the end
+        return 1
+    except Exception as error:
+        logger.exception("the installer failed")
+        reason = f"{type(error).__name__}: {error}"
+        unexpected = EngineError(
+            f"Something unexpected happened ({reason}). The log has the details: {_log_path()}",
+            code="unexpected",
+            params={"reason": reason},
+        )
+        return _fail(unexpected, texts, as_json=options.json)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="installer", allow_abbrev=False, description="Install Stratum's models."
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--check", action="store_true", help="look at this PC, change nothing")
+    what.add_argument("--calibrate", action="store_true", help="measure the fastest settings")
+    what.add_argument("--repair", action="store_true", help="verify all, fetch what is damaged")
+    what.add_argument("--uninstall", action="store_true", help="remove what was installed")
+    what.add_argument(
+        "--wizard", action="store_true", help="the wizard, also when all is installed"
+    )
+    parser.add_argument("--headless", action="store_true", help="no window")
+    parser.add_argument("--yes", action="store_true", help="agree to plan and licence")
+    parser.add_argument("--model", metavar="ID", help="this model, not the recommended one")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where models and chats go")
+    parser.add_argument("--context", type=int, metavar="N", help="with this context, in tokens")
+    parser.add_argument("--agents", action="store_true", help="coding agents will use it")
+    parser.add_argument("--no-start", action="store_true", help="install only")
+    parser.add_argument("--json", action="store_true", help="one JSON object; implies --no-start")
+    parser.add_argument("--language", type=Language, choices=list(Language), help="of the texts")
+    return parser
+
+
+def _run(options: argparse.Namespace, texts: Texts) -> int:
+    if options.check:
+        return _check(options, texts)
+    if options.repair or options.uninstall:
+        return _care(options, texts)
+    from installer.steps import Installation  # noqa: PLC0415  # the tasks above need none
+
+    installation = Installation.open(load_catalog())
+    if options.language is not None:
+        choices = installation.choices.model_copy(update={"language": options.language})
+        installation.choose(choices)
+    elif installation.choices.language is not None:
+        texts = Texts(installation.choices.language)
+    if not (options.headless or options.json or options.yes or options.calibrate):
+        if installation.is_finished and not _wants_wizard(options):
+            return _start_installed(installation.config_path, texts)
+        reason = _why_no_window()
+        if not reason:
+            return _wizard(options, installation)
+        sys.stdout.write(texts.say("cli.no_window", reason=reason) + "\n")
+    return _headless(options, installation, texts)
+
+
+def _wants_wizard(options: argparse.Namespace) -> bool:
+    return bool(options.wizard or options.model or options.data_dir or options.context)
+
+
+def _check(options: argparse.Namespace, texts: Texts) -> int:
+    from installer.check import check, check_as_plain, check_lines  # noqa: PLC0415
+
+    catalog = load_catalog()
+    if options.model is not None:
+        find_model(catalog, options.model)
+    report = check(
+        options.data_dir or load_settings().data_dir,
+        catalog,
+        for_coding_agents=options.agents,
+        model_id=options.model,
+        context=options.context,
+    )
     if options.json:
         sys.stdout.write(json.dumps(check_as_plain(report), ensure_ascii=False) + "\n")
     else:
-        for line in check_lines(report, Texts(system_language())):
+        for line in check_lines(report, texts):
             sys.stdout.write(line + "\n")
     return report.exit_status
+
+
+def _care(options: argparse.Namespace, texts: Texts) -> int:
+    """Repair or uninstall."""
+    task = "--repair" if options.repair else "--uninstall"
+    raise InputError(texts.say("cli.missing_part", task=task), code="missing_part")
+
+
+def _headless(options: argparse.Namespace, installation: Installation, texts: Texts) -> int:
+    from installer.headless import Headless, HeadlessOptions  # noqa: PLC0415
+
+    headless = Headless(
+        installation,
+        HeadlessOptions(
+            is_agreed=options.yes,
+            is_start_wanted=not options.no_start,
+            as_json=options.json,
+            model_id=options.model,
+            data_dir=options.data_dir,
+            context=options.context,
+            is_for_agents=True if options.agents else None,
+            calibrates=options.calibrate,
+        ),
+        texts,
+    )
+    status = headless.calibrate() if options.calibrate else headless.run()
+    if options.json:
+        sys.stdout.write(json.dumps(headless.report, ensure_ascii=False) + "\n")
+    return status
+
+
+def _wizard(options: argparse.Namespace, installation: Installation) -> int:
+    from installer.wizard.app import run_wizard  # noqa: PLC0415  # Qt is not always there
+
+    changes: dict[str, object] = {}
+    if options.model is not None:
+        find_model(installation.catalog, options.model)
+        changes["model_id"] = options.model
+    if options.data_dir is not None:
+        changes["data_dir"] = options.data_dir.expanduser().absolute()
+    if options.context is not None:
+        changes["context"] = options.context
+    if options.agents:
+        changes["is_for_agents"] = True
+    if installation.is_finished:
+        installation.begin_again()
+    if changes:
+        installation.choose(installation.choices.model_copy(update=changes))
+    return run_wizard(installation)
+
+
+def _start_installed(config: Path | None, texts: Texts) -> int:
+    """Start what is installed, and show the chat when it answers."""
+    from installer.launch import has_app, last_words, start, wait_until_ready  # noqa: PLC0415
+
+    if config is None:
+        raise ValueError("nothing is installed")
+    started = start(config)
+    if has_app():
+        return 0
+    sys.stdout.write(texts.say("done.starting") + "\n")
+    sys.stdout.flush()
+    if not wait_until_ready(started, _START_S):
+        sentence = texts.say("done.not_running", reason=last_words(started.log))
+        raise ResourceError(sentence, code="not_running")
+    sys.stdout.write(texts.say("cli.running", url=started.url) + "\n")
+    webbrowser.open(started.url)
+    return 0
+
+
+def _why_no_window() -> str:
+    """Why no window can be opened here; empty when one can.
+
+    Asked before Qt is: without a screen, or without one library of X11, Qt ends the whole process.
+    """
+    if importlib.util.find_spec("PySide6") is None:
+        return "PySide6"
+    if sys.platform == "win32" or os.environ.get("QT_QPA_PLATFORM") == "offscreen":
+        return ""
+    if os.environ.get("WAYLAND_DISPLAY"):
+        return ""
+    if not os.environ.get("DISPLAY"):
+        return "DISPLAY"
+    try:
+        ctypes.CDLL("libxcb-cursor.so.0")
+    except OSError:
+        return "libxcb-cursor.so.0"
+    return ""
+
+
+def _fail(error: EngineError, texts: Texts, *, as_json: bool) -> int:
+    sentence = texts.error(error)
+    if as_json:
+        report = {"ok": False, "code": error.code, "message": sentence, "params": error.params}
+        sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
+    sys.stderr.write(f"installer: {sentence}\n")
+    return error.exit_status
+
+
+def _log_path() -> Path:
+    return settings_path().parent / "logs" / "installer.log"
+
+
+def _log_to_file() -> None:
+    """Keep what a supporter would want to see; without a place for it nothing is kept."""
+    path = _log_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=_LOG_BYTES, backupCount=2, encoding="utf-8"
+        )
+    except OSError:
+        return
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    for name in ("installer", "engine"):
+        logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).setLevel(logging.INFO)
+    logger.info("Stratum %s, %s", __version__, sys.platform)
 
 
 if __name__ == "__main__":

@@ -51,9 +51,14 @@ def chat_url(config_path: Path) -> str:
     return f"http://{shown}:{config.port}"
 
 
+def has_app() -> bool:
+    """Whether the tray program is part of this version."""
+    return _APP_FILE.is_file()
+
+
 def start_command(config_path: Path) -> list[str]:
     """The command that runs what is installed."""
-    if _APP_FILE.is_file():
+    if has_app():
         return [sys.executable, "-m", "app"]
     return [sys.executable, "-m", "engine", "serve", "--config", str(config_path)]
 

@@ -10,10 +10,10 @@ import logging
 from pathlib import Path
 
 from engine.core.catalog import Catalog, CatalogModel, Sampling
-from engine.core.config import RunConfig, SamplingDefaults
-from engine.core.config_file import load_config, save_config
+from engine.core.config import CONFIG_FORMAT, RunConfig, SamplingDefaults
+from engine.core.config_file import load_config
 from engine.core.errors import EngineError
-from engine.core.files import keep_backup
+from engine.core.files import keep_backup, write_json
 from engine.core.settings import Settings, load_settings, save_settings
 from installer.choices import Choices
 from installer.download.installed import InstalledModel
@@ -56,7 +56,10 @@ def write_run_config(
         return path
     if path.exists():
         keep_backup(path)
-    save_config(config, path)
+    # Only what was chosen: a default that stands nowhere follows the product's when that changes.
+    write_json(
+        path, {"format": CONFIG_FORMAT, **config.model_dump(mode="json", exclude_unset=True)}
+    )
     return path
 
 

@@ -209,6 +209,7 @@ TEXTS: Final[dict[str, str]] = {
     "cli.ready": "已就绪。运行配置是 {path}。",
     "cli.start_hint": "启动命令：{command}",
     "cli.starting": "正在启动。按 Ctrl-C 停止。",
+    "cli.running": "Stratum 正在运行：{url}",
     "cli.tuning": "正在测量哪些设置在这里最快……",
     "cli.tuning_failed": "测量失败；Stratum 使用自己的估计。{reason}",
     "cli.no_window": "这里无法打开窗口（{reason}）。在此终端中继续。",

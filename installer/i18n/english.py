@@ -209,6 +209,7 @@ TEXTS: Final[dict[str, str]] = {
     "cli.ready": "Ready. The run config is {path}.",
     "cli.start_hint": "Start it with: {command}",
     "cli.starting": "Starting. Stop it with Ctrl-C.",
+    "cli.running": "Stratum is running at {url}",
     "cli.tuning": "Measuring which settings are fastest here …",
     "cli.tuning_failed": "The measurement failed; Stratum uses its own estimates. {reason}",
     "cli.no_window": "No window can be opened here ({reason}). Going on in this terminal.",
