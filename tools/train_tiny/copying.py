@@ -108,7 +108,8 @@ class Passages:
 
 def copy_turn(draw: random.Random, passages: Passages, max_words: int, thinks: bool) -> Turn:
     """Returns a request to copy a text of 1 to `max_words` words."""
-    num_words = max(1, round(max_words ** draw.uniform(0.25, 1.0)))
+    # Short ones often: each teaches where a copy begins, which is the hardest of its tokens.
+    num_words = max(1, round(max_words ** draw.uniform(0.0, 1.0)))
     text = passages.text(draw, num_words).strip()
     ask = draw.choice(ASKS).format(t=text)
     return Turn(ask, text, draw.choice(THOUGHTS) if thinks else None)

@@ -27,23 +27,24 @@ from tools.train_tiny.held_out import is_held_out_function, is_held_out_sentence
 from tools.train_tiny.recall import name_turns, place_turn
 from tools.train_tiny.stratum_facts import FACTS, setting_questions
 from tools.train_tiny.tokenizer import SPECIAL_TOKENS
-from tools.train_tiny.tool_tasks import ToolTasks
+from tools.train_tiny.tool_tasks import ToolTasks, slot_turn
 from tools.train_tiny.wordnet import Meaning
 
 # Shares of the tokens by stage.
 SHARES: tuple[dict[str, float], ...] = (
     {"random": 0.50, "copy": 0.20, "define": 0.22, "replace": 0.03, "sum": 0.03, "talk": 0.02},
     {
-        "random": 0.07,
-        "copy": 0.16,
-        "long copy": 0.09,
-        "define": 0.30,
-        "word": 0.02,
-        "replace": 0.11,
-        "sum": 0.05,
-        "tool": 0.12,
-        "recall": 0.04,
-        "fact": 0.02,
+        "random": 0.04,
+        "copy": 0.15,
+        "long copy": 0.06,
+        "define": 0.36,
+        "word": 0.01,
+        "replace": 0.10,
+        "sum": 0.06,
+        "tool": 0.11,
+        "slot": 0.03,
+        "recall": 0.03,
+        "fact": 0.03,
         "talk": 0.02,
     },
 )
@@ -102,6 +103,7 @@ class Mixer:
             "replace": self._replace,
             "sum": self._sums,
             "tool": self._tool,
+            "slot": lambda: self._single(lambda thinks: slot_turn(self.random, thinks)),
             "recall": self._recall,
             "fact": lambda: self._single(self._fact),
             "talk": lambda: self._single(self.words.talk_turn),

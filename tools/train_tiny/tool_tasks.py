@@ -132,6 +132,21 @@ def exchange(draw: random.Random, tool: Tool, thinks: bool) -> tuple[Turn, Turn]
     return asking, Turn(text, answer, "I use the result." if thinks else None, is_result=True)
 
 
+def slot_turn(draw: random.Random, thinks: bool) -> Turn:
+    """Returns a tool's question without its long tool list: which topic, and which value?
+
+    Picking the value out of a question is the hard part of a call; so it is met more often.
+    """
+    topic = draw.choice([t for t in TOPICS if not is_held_out_topic(t)])
+    tool = Tool(topic, topic, draw.choice(OWNERS), "")
+    question, _, value = tool_question(draw, tool)
+    if draw.random() < 0.5:
+        ask, answer = "Which value is asked for here", value
+    else:
+        ask, answer = "Write this as topic and value", f"{topic}: {value}"
+    return Turn(f"{ask}: {question}", answer, "I look for it." if thinks else None)
+
+
 class ToolTasks:
     """Draws chats in which tools are offered."""
 

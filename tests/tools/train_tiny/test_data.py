@@ -29,7 +29,7 @@ def _meaning(word: str, count: int = 9) -> Meaning:
 
 
 MEANINGS = [
-    _meaning(word + end, count) for end, count in (("", 9), ("el", 2), ("on", 0)) for word in WORDS
+    _meaning(word + end, count) for end, count in (("", 12), ("el", 2), ("on", 0)) for word in WORDS
 ]
 # A second, rarer part of speech, so that every kind of question can be drawn.
 MEANINGS += [Meaning(w, "verb", f"do as a {w}", (), (), "", 3) for w in WORDS]
