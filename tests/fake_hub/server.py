@@ -208,7 +208,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         # What was "sent" shall have reached the client, but for little.
-        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
+        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES // 4)
         super().setup()
 
     def log_message(self, *_arguments: object) -> None:
@@ -317,7 +317,9 @@ class _Handler(BaseHTTPRequestHandler):
         rate, started, done = self.server.hub.bytes_per_s, time.monotonic(), 0
         while done < min(count, stops_at):
             # A slow line sends small pieces often, not large ones seldom.
-            step = _SEND_BYTES if rate is None else max(1, min(_SEND_BYTES, int(rate / 50)))
+            step = (
+                _SEND_BYTES if rate is None else min(_SEND_BYTES, max(16 << 10, int(rate / 1000)))
+            )
             data = bytearray(content.read(first + done, min(step, count - done, stops_at - done)))
             if fault is not None and kind is Kind.WRONG_BYTE:
                 index = fault.after_bytes - first - done
