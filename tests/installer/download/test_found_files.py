@@ -118,26 +118,23 @@ def test_a_shard_that_two_models_share_is_fetched_once(hub, make_options):
     ]
 
 
-def sparse(path, size):
-    """A large file that takes no room; its content is zeros."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        file.truncate(size)
-
-
-class Zeros:
-    """The content of a sparse file."""
+class Padded:
+    """A GGUF file with zeros behind it: large, and quickly made."""
 
     def __init__(self, size):
         self.size = size
-        digest = hashlib.sha256()
-        for _ in range(size >> 20):
-            digest.update(bytes(1 << 20))
-        digest.update(bytes(size % (1 << 20)))
-        self.sha256 = digest.hexdigest()
+        self.sha256 = hashlib.sha256(GGUF.data + bytes(size - GGUF.size)).hexdigest()
 
     def read(self, start, count):
-        return bytes(min(count, self.size - start))
+        end = min(start + count, self.size)
+        head = GGUF.data[start:end]
+        return head + bytes(end - start - len(head))
+
+    def write(self, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.write(GGUF.data)
+            file.truncate(self.size)  # takes no room
 
 
 @pytest.fixture
@@ -152,17 +149,25 @@ def no_links(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_links")
-def test_without_links_a_whole_model_is_used_where_it_lies(hub, make_options, tmp_path):
-    content = Zeros(BIG + 1)
-    mine = tmp_path / "mine" / "m.bin.gguf"
-    catalog = catalog_for(hub, {"m": {"m.bin.gguf": content}})
-    sparse(mine, content.size)
-    mine.rename(mine.with_suffix(""))  # no .gguf at its end: its header is not looked at
+@pytest.mark.parametrize("name", ["m.gguf", "other.gguf"])
+def test_without_links_a_whole_model_is_used_where_it_lies_and_never_copied(
+    hub, make_options, tmp_path, name
+):
+    content = Padded(BIG + 1)
+    content.write(tmp_path / "mine" / name)
+    catalog = catalog_for(hub, {"m": {"m.gguf": content}})
     job = DownloadJob(catalog, "m", make_options(search=(tmp_path / "mine",)))
     plan = job.plan()
-    # Under another name it is of no use: the engine finds shards by their names.
-    assert actions(plan) == [Action.FETCH]
-    assert "must_download_again" in notices(plan)
+    if name == "other.gguf":
+        # Under another name it is of no use: the engine finds shards by their names.
+        assert actions(plan) == [Action.FETCH]
+        assert notices(plan) == {"must_download_again"}
+        return
+    assert actions(plan) == [Action.REFERENCE]
+    model = job.run()
+    assert model.model_path == tmp_path / "mine" / name
+    assert model.own_bytes == 0
+    assert hub.byte_requests == []
 
 
 @pytest.mark.usefixtures("no_links")
