@@ -10,7 +10,7 @@ window shows the same findings and the same verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,7 @@ def check(
     for_coding_agents: bool = False,
     model_id: str | None = None,
     context: int | None = None,
+    endpoints: Sequence[str] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> CheckReport:
     """Look at this PC and say what suits it.
@@ -64,15 +65,16 @@ def check(
         for_coding_agents: whether agents will use it.
         model_id: judge this model instead of recommending one.
         context: with this context.
+        endpoints: hubs to try; None: the one that is set, and a mirror.
         timeout_s: for the look at the PC.
     """
     wish = Wish(for_coding_agents, model_id, context, present_bytes(catalog, data_dir))
-    return report_on(survey(data_dir, timeout_s), catalog, wish)
+    return report_on(survey(data_dir, timeout_s, endpoints), catalog, wish)
 
 
 def report_on(seen: Survey, catalog: Catalog, wish: Wish) -> CheckReport:
     """The report on a PC that was looked at."""
-    return CheckReport(seen, pc_findings(seen, catalog), recommend(seen, catalog, wish))
+    return CheckReport(seen, pc_findings(seen, catalog, wish), recommend(seen, catalog, wish))
 
 
 def check_lines(report: CheckReport, texts: Texts) -> Iterator[str]:

@@ -18,12 +18,12 @@ from engine.core.errors import ParameterValue
 from engine.core.gpu import Gpu
 from engine.core.network_reach import ReachState
 from engine.core.note import Note
+from engine.core.placement import Verdict
 from engine.core.placement_hybrid import GPU_ENGINE, gpu_problems, reserve_bytes, vram_taken
 from engine.core.survey import Survey
-from installer.recommend import Mark
+from installer.recommend import Mark, Wish, recommend
 
 _SMALLEST_PAGE_FILE = 4 << 30  # Windows charges video memory to it: programs fail without
-_LITTLE_RAM = 30 << 30  # below that no large model fits ("32 GB" kits report a little less)
 _WORTH_NAMING_BYTES = 1 << 30
 _SMALL_LANES = 8
 
@@ -49,14 +49,17 @@ class Finding:
 
 
 def pc_findings(
-    survey: Survey, catalog: Catalog, *, gpu_engine: bool = GPU_ENGINE
+    survey: Survey, catalog: Catalog, wish: Wish | None = None, *, gpu_engine: bool = GPU_ENGINE
 ) -> tuple[Finding, ...]:
     """All lines, in the order in which they are shown."""
+    # Memory and drive are judged by what fits, so that no line contradicts the verdict.
+    found = recommend(survey, catalog, wish, gpu_engine=gpu_engine)
+    large = [choice for choice in found.choices if choice.model_id != catalog.bundled.id]
     return (
         *_graphics(survey, catalog, gpu_engine=gpu_engine),
         *_processor(survey),
-        *_memory(survey),
-        *_drives(survey),
+        *_memory(survey, any_fits=any(c.fit is not Verdict.DOES_NOT_FIT for c in large)),
+        *_drives(survey, has_room=found.choice.fits_on_disk is not False),
         *_network(survey),
         *_system(survey),
     )
@@ -122,16 +125,15 @@ def _processor(survey: Survey) -> Iterator[Finding]:
         yield Finding(Subject.PROCESSOR, Mark.AMBER, note)
 
 
-def _memory(survey: Survey) -> Iterator[Finding]:
+def _memory(survey: Survey, *, any_fits: bool) -> Iterator[Finding]:
     machine = survey.machine
     params: dict[str, ParameterValue] = {
         "ram_bytes": machine.ram_total_bytes,
         "free_bytes": machine.ram_available_bytes,
         "swap_bytes": machine.swap_total_bytes,
     }
-    little = machine.ram_total_bytes < _LITTLE_RAM
-    code = "memory_little" if little else "memory_found"
-    yield Finding(Subject.MEMORY, Mark.RED if little else Mark.GREEN, Note(code, params))
+    code = "memory_found" if any_fits else "memory_little"
+    yield Finding(Subject.MEMORY, Mark.GREEN if any_fits else Mark.RED, Note(code, params))
     if survey.environment.has_memory_limit:
         yield Finding(Subject.MEMORY, Mark.AMBER, Note("memory_limited", params))
     if survey.memory_bytes_per_s is not None:
@@ -142,7 +144,7 @@ def _memory(survey: Survey) -> Iterator[Finding]:
         yield Finding(Subject.MEMORY, Mark.AMBER, Note("page_file_small", params))
 
 
-def _drives(survey: Survey) -> Iterator[Finding]:
+def _drives(survey: Survey, *, has_room: bool) -> Iterator[Finding]:
     drive = survey.data_drive
     if drive is None:
         yield Finding(Subject.DRIVE, Mark.AMBER, Note("drive_unknown"))
@@ -155,9 +157,11 @@ def _drives(survey: Survey) -> Iterator[Finding]:
     elif drive.kind is DriveKind.SLOW_SOLID_STATE:
         yield Finding(Subject.DRIVE, Mark.AMBER, Note("drive_slow", params))
     elif drive.speed is None:
-        yield Finding(Subject.DRIVE, Mark.GREEN, Note("drive_not_measured", params))
+        mark = Mark.GREEN if has_room else Mark.AMBER
+        yield Finding(Subject.DRIVE, mark, Note("drive_not_measured", params))
     else:
-        yield Finding(Subject.DRIVE, Mark.GREEN, Note("drive_found", params))
+        mark = Mark.GREEN if has_room else Mark.AMBER
+        yield Finding(Subject.DRIVE, mark, Note("drive_found", params))
     for other in survey.drives:
         if other.mount != drive.mount:
             note = Note("drive_other", _drive_params(other))

@@ -88,7 +88,7 @@ def list_drives() -> list[Drive]:
         mount = Path(partition.mountpoint)
         if sys.platform != "win32" and not mount.is_dir():
             continue  # single files are mounted into containers
-        drive = drive_at(mount, kind)
+        drive = drive_at(mount, kind, is_remote="remote" in options)
         if drive is None or drive.total_bytes < _LEAST_BYTES or drive.is_memory:
             continue
         # One drive is often seen at several places: the shortest one counts.
@@ -99,7 +99,7 @@ def list_drives() -> list[Drive]:
     return sorted(drives.values(), key=lambda drive: str(drive.mount))
 
 
-def drive_at(mount: Path, file_system: str = "") -> Drive | None:
+def drive_at(mount: Path, file_system: str = "", *, is_remote: bool = False) -> Drive | None:
     """The drive at a mount point; None when it does not answer."""
     try:
         usage = shutil.disk_usage(mount)
@@ -110,7 +110,7 @@ def drive_at(mount: Path, file_system: str = "") -> Drive | None:
         file_system=file_system,
         total_bytes=usage.total,
         free_bytes=usage.free,
-        is_network=file_system in _NETWORK or str(mount).startswith("\\\\"),
+        is_network=is_remote or file_system in _NETWORK or str(mount).startswith("\\\\"),
         is_memory=file_system in _MEMORY,
         claims_to_turn=_claims_to_turn(mount),
     )
@@ -123,12 +123,13 @@ def drive_of(folder: Path) -> Drive | None:
         partitions = psutil.disk_partitions(all=True)
     except OSError:
         partitions = []
-    best, kind = None, ""
+    best, kind, is_remote = None, "", False
     for partition in partitions:
         mount = Path(partition.mountpoint)
         if place.is_relative_to(mount) and (best is None or len(mount.parts) >= len(best.parts)):
             best, kind = mount, partition.fstype.lower()
-    return drive_at(best, kind) if best is not None else drive_at(place)
+            is_remote = "remote" in partition.opts.split(",")  # Windows' word for mapped drives
+    return drive_at(best, kind, is_remote=is_remote) if best is not None else drive_at(place)
 
 
 def existing_parent(folder: Path) -> Path:

@@ -8,11 +8,12 @@ import pytest
 
 from engine.core.catalog import Catalog
 from engine.core.catalog_file import load_catalog
-from engine.core.gpu import GpuProcess
+from engine.core.gpu import Gpu, GpuProcess
 from engine.core.network_reach import ReachState
 from engine.core.other_cards import ListedCard, Maker
+from engine.core.placement import Verdict
 from engine.core.survey import Survey
-from installer.pc_findings import pc_findings
+from installer.pc_findings import Subject, pc_findings
 from installer.recommend import Mark, Wish, recommend
 from tests.support.pc_profiles import HARD_DISK, SATA_SSD, USB_STICK, card, drive, pc
 
@@ -286,3 +287,23 @@ def test_the_verdict_is_red_exactly_when_only_the_bundled_model_is_recommended(
     for row in ROWS.values():
         found = recommend(row.survey, catalog, row.wish)
         assert (found.verdict is RED) == (found.choice.model_id == catalog.bundled.id)
+
+
+@pytest.mark.parametrize("gpu", [None, RTX_3060, RTX_4090])
+def test_the_line_on_memory_never_contradicts_the_verdict(
+    gpu: Gpu | None, catalog: Catalog
+) -> None:
+    last = RED
+    for half_gib in range(24, 140):
+        seen = pc(half_gib / 2, cards=[gpu] if gpu is not None else [])
+        verdict = recommend(seen, catalog, gpu_engine=True).verdict
+        findings = pc_findings(seen, catalog, gpu_engine=True)
+        memory = next(f for f in findings if f.subject is Subject.MEMORY)
+        small = any(
+            c.fit is not Verdict.DOES_NOT_FIT for c in recommend(seen, catalog).choices[:-1]
+        )
+        assert (memory.mark is RED) <= (verdict is RED)
+        assert (memory.mark is RED) <= (not small)
+        assert not (verdict is RED and last is not RED), "more memory is never worse"
+        last = verdict
+    assert last is GREEN
