@@ -33,9 +33,23 @@ with `--config FILE`, and each key is also a flag (`kv_type` is `--kv-type`), wh
 - A relative `model` in a file is looked for beside the file; as a flag, in the current folder.
 - Lists are comma-separated as flags, on/off settings are `--fit-max-tokens` and
   `--no-fit-max-tokens`, tables are JSON. An empty text (`--context ""`) puts a default back.
-- Keys that this version does not know are kept, and warned about at start. A bad value stops the
-  start with exit status 2 and a sentence that names the key.
+- Keys that this version does not know are kept, and warned about at start (a misspelt one with the
+  key that it resembles). A bad value stops the start with exit status 2 and a sentence that names the key.
 - A file of a newer format is refused; one of an older format is migrated, and kept as `.bak`.
+"""
+
+# What no config file says: the environment, for secrets and for trying things out.
+ENVIRONMENT = """
+## Environment variables
+
+| variable | meaning |
+| --- | --- |
+| `STRATUM_API_KEYS` | Keys that `serve` asks for, comma-separated, beside those of `api_keys`. Other users of the machine can read a command line, not this. |
+| `STRATUM_API_KEY` | The key that `chat` sends when it has no `--key`. |
+| `STRATUM_UPSTREAM_KEY` | The key for `upstream`, when `upstream_key` is not set. |
+| `STRATUM_HOME` | A folder for all that Stratum keeps of yours (its data is in `data/`), instead of the system's folders. |
+| `STRATUM_LOG` | How much the process that holds the model logs: `INFO` (default), `WARNING`, `DEBUG`. |
+| `STRATUM_CPU` | Kernels to use: `avx2`, `avxvnni` or `avx512`, instead of the best that the processor has. |
 """
 
 TABLE_HEAD = "| key | flag | allowed | default | meaning |\n| --- | --- | --- | --- | --- |\n"
@@ -62,6 +76,7 @@ def render() -> str:
         + SAMPLING_HEAD
         + "".join(sampling)
         + "".join(_sub_table(title, table) for title, table in SUB_TABLES.items())
+        + ENVIRONMENT
     )
 
 
