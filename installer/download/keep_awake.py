@@ -104,6 +104,4 @@ class WindowsKeepAwake:
 
 def system_keep_awake() -> KeepAwake:
     """The way of this system."""
-    if sys.platform == "win32":
-        return WindowsKeepAwake()
-    return SystemdKeepAwake()
+    return WindowsKeepAwake() if sys.platform == "win32" else SystemdKeepAwake()
