@@ -29,6 +29,8 @@ HEADER_BLOCK_BYTES = 32 * 1024
 OPEN_PATHS = frozenset({"/", "/health", "/v1/health"})
 CONTROL_PATHS = frozenset({SHUTDOWN_PATH, "/load", "/unload", "/v1/load", "/v1/unload"})
 ANTHROPIC_PATH = "/v1/messages"
+# What a client asks for whose base address lacks the /v1: by far the commonest slip.
+WITHOUT_PREFIX = frozenset({"/chat/completions", "/completions", "/responses", "/messages"})
 DOUBLED_PREFIX = re.compile(r"^(/v1)+(?=/v1(/|$))")
 
 PREFLIGHT_METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
@@ -62,7 +64,7 @@ class Gateway:
         except ApiError as error:
             await self._answer(error, scope, receive, sender)
         except HTTPException as error:
-            await self._answer(_routing_error(error), scope, receive, sender)
+            await self._answer(_routing_error(error, scope["path"]), scope, receive, sender)
         except Exception:
             logger.exception("%s failed", request_id)
             await self._answer(internal_error(), scope, receive, sender)
@@ -115,9 +117,14 @@ class _Sender:
         await self._send(message)
 
 
-def _routing_error(error: HTTPException) -> ApiError:
+def _routing_error(error: HTTPException, path: str) -> ApiError:
     """What the router itself answers: 404 and 405."""
     if error.status_code != 405:
+        if path in WITHOUT_PREFIX:
+            return not_found(
+                f"There is nothing at {path}: it is at /v1{path}. Put /v1 at the end of the client's "
+                "base address."
+            )
         return not_found()
     allow = (error.headers or {}).get("Allow", "")
     message = f"This address does not take that method; it takes {allow}."

@@ -495,6 +495,14 @@ def test_small_mistakes_in_base_urls_are_tolerated(server, path):
     assert server.http.get(path).status_code == 200
 
 
+def test_a_base_url_without_v1_is_told_what_is_missing(server):
+    with (
+        openai.OpenAI(base_url=server.url, api_key="local", max_retries=0) as client,
+        pytest.raises(openai.NotFoundError, match=r"it is at /v1/chat/completions\. Put /v1 at"),
+    ):
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
+
+
 def test_unknown_paths_and_wrong_methods_have_the_error_shape(server):
     missing = server.http.get("/v2/nothing")
     assert missing.status_code == 404
