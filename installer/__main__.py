@@ -11,6 +11,7 @@ Exit status: 0 success, 2 wrong use or unusable input, 130 interrupted, 1 anythi
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import importlib.util
 import io
@@ -20,13 +21,13 @@ import logging.handlers
 import os
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine import __version__
-from engine.core.catalog_file import find_model, load_catalog
-from engine.core.errors import EngineError, InputError, ResourceError
+from engine.core.catalog_file import PROGRAM_DIR, find_model, load_catalog
+from engine.core.errors import EngineError, ResourceError
 from engine.core.settings import load_settings, settings_path
 from installer.i18n.language import Language, system_language
 from installer.i18n.texts import Texts
@@ -44,11 +45,24 @@ _START_S = 900.0  # a large model from a hard disk
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the result is the exit status."""
     options = _parser().parse_args(arguments)
+    _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):  # a pipe on Windows has another encoding
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
     texts = Texts(options.language or system_language())
-    _log_to_file()
+    with _log_file():
+        return _guarded(options, texts)
+
+
+def _open_missing_streams() -> None:
+    """Started without a console (pythonw) there are no streams; what is printed goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  # until the end
+
+
+def _guarded(options: argparse.Namespace, texts: Texts) -> int:
+    """Run; whatever goes wrong is a sentence."""
     try:
         return _run(options, texts)
     except EngineError as error:
@@ -113,7 +127,10 @@ def _run(options: argparse.Namespace, texts: Texts) -> int:
             return _start_installed(installation.config_path, texts)
         reason = _why_no_window()
         if not reason:
-            return _wizard(options, installation)
+            status = _wizard(options, installation)
+            if status == 0 and installation.is_finished:
+                _take_over(texts, is_quiet=True)
+            return status
         sys.stdout.write(texts.say("cli.no_window", reason=reason) + "\n")
     return _headless(options, installation, texts)
 
@@ -145,8 +162,10 @@ def _check(options: argparse.Namespace, texts: Texts) -> int:
 
 def _care(options: argparse.Namespace, texts: Texts) -> int:
     """Repair or uninstall."""
-    task = "--repair" if options.repair else "--uninstall"
-    raise InputError(texts.say("cli.missing_part", task=task), code="missing_part")
+    from installer.care import CareOptions, repair_here, uninstall_here  # noqa: PLC0415
+
+    care = CareOptions(is_agreed=options.yes, as_json=options.json, data_dir=options.data_dir)
+    return repair_here(care, texts) if options.repair else uninstall_here(care, texts)
 
 
 def _headless(options: argparse.Namespace, installation: Installation, texts: Texts) -> int:
@@ -166,7 +185,11 @@ def _headless(options: argparse.Namespace, installation: Installation, texts: Te
         ),
         texts,
     )
+    if installation.is_finished and not _take_over(texts, is_quiet=options.json):
+        return 0  # a newer version that does not work
     status = headless.calibrate() if options.calibrate else headless.run()
+    if status == 0 and (options.no_start or options.json) and installation.is_finished:
+        _take_over(texts, is_quiet=options.json)
     if options.json:
         sys.stdout.write(json.dumps(headless.report, ensure_ascii=False) + "\n")
     return status
@@ -192,12 +215,31 @@ def _wizard(options: argparse.Namespace, installation: Installation) -> int:
     return run_wizard(installation)
 
 
+def _take_over(texts: Texts, *, is_quiet: bool = False) -> bool:
+    """Whether this program is the one to use; else the former one was started.
+
+    A version that is new here tests itself first, and makes its entries in the menus.
+
+    Raises:
+        ResourceError: it does not work, and there is no other.
+    """
+    from installer.care import start_former, take_over  # noqa: PLC0415
+
+    root = take_over(texts, is_quiet=is_quiet)
+    if root == PROGRAM_DIR:
+        return True
+    start_former(root)
+    return False
+
+
 def _start_installed(config: Path | None, texts: Texts) -> int:
     """Start what is installed, and show the chat when it answers."""
     from installer.launch import has_app, last_words, start, wait_until_ready  # noqa: PLC0415
 
     if config is None:
         raise ValueError("nothing is installed")
+    if not _take_over(texts):
+        return 0
     started = start(config)
     if has_app():
         return 0
@@ -244,7 +286,8 @@ def _log_path() -> Path:
     return settings_path().parent / "logs" / "installer.log"
 
 
-def _log_to_file() -> None:
+@contextlib.contextmanager
+def _log_file() -> Iterator[None]:
     """Keep what a supporter would want to see; without a place for it nothing is kept."""
     path = _log_path()
     try:
@@ -253,12 +296,20 @@ def _log_to_file() -> None:
             path, maxBytes=_LOG_BYTES, backupCount=2, encoding="utf-8"
         )
     except OSError:
+        yield
         return
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    for name in ("installer", "engine"):
-        logging.getLogger(name).addHandler(handler)
-        logging.getLogger(name).setLevel(logging.INFO)
+    kept = [logging.getLogger(name) for name in ("installer", "engine")]
+    for parent in kept:
+        parent.addHandler(handler)
+        parent.setLevel(logging.INFO)
     logger.info("Stratum %s, %s", __version__, sys.platform)
+    try:
+        yield
+    finally:
+        for parent in kept:
+            parent.removeHandler(handler)
+        handler.close()
 
 
 if __name__ == "__main__":
