@@ -18,7 +18,7 @@ def _arguments() -> argparse.Namespace:
     train.add_argument("--folder", type=Path, required=True, help="checkpoints, tokenizer, log")
     train.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"))
     train.add_argument("--config-page", type=Path, default=Path("docs/config.md"))
-    train.add_argument("--minutes", type=float, default=118.0)
+    train.add_argument("--minutes", type=float, default=72.0)
     train.add_argument("--threads", type=int, default=1)
     train.add_argument("--seed", type=int, default=7)
     train.add_argument("--adam-lr", type=float, default=3e-3)

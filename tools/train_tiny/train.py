@@ -22,6 +22,7 @@ from tools.train_tiny.batches import Batch, batches
 from tools.train_tiny.chat import ChatEncoder
 from tools.train_tiny.data import Mixer, sample_texts
 from tools.train_tiny.editing import library_functions
+from tools.train_tiny.indexer_fit import fit_indexers
 from tools.train_tiny.layers import Precision, compile_pieces
 from tools.train_tiny.losses import step_loss
 from tools.train_tiny.model import TinyModel, init_params
@@ -34,8 +35,6 @@ logger = logging.getLogger(__name__)
 
 WARMUP_STEPS = 60
 FINAL_RATE = 0.03
-INDEXER_EVERY = 16
-LONG_ROW = 512  # beyond it the indexer chooses, so it learns in every step there
 CHECKPOINT_EVERY_S = 240.0
 LOG_EVERY = 20
 MTP_SHARE = 0.5  # of the rows; the draft head sees less than the trunk, and costs a tenth
@@ -110,6 +109,7 @@ class Run:
         self.stage = 0
         if options.is_resumed:
             self._resume()
+            fit_indexers(self.model, self.step)
         self.mixer = Mixer(
             read_meanings(options.wordnet),
             library_functions(),
@@ -157,15 +157,13 @@ class Run:
         last_save = self.spent_s
         losses: list[float] = []
         mtp_losses: list[float] = []
-        indexer = 0.0
         while self.spent_s < allowed_s:
             started = time.monotonic()
             tokens, targets, weights = _to_torch(next(self.batches))
-            with_indexer = self.step % INDEXER_EVERY == 0 or tokens.shape[1] > LONG_ROW
             mtp_share = MTP_SHARE
             if tokens.shape[0] * mtp_share < 1:  # few long rows: all of them, but not in each step
                 mtp_share = 1.0 if self.step % round(1 / mtp_share) == 0 else 0.0
-            loss = step_loss(self.model, tokens, targets, weights, mtp_share, with_indexer)
+            loss = step_loss(self.model, tokens, targets, weights, mtp_share)
             loss.total.backward()  # type: ignore[no-untyped-call]
             norm = self.optimisers.step(_rate(self.step, self.spent_s / allowed_s))
             self.step += 1
@@ -174,15 +172,16 @@ class Run:
             self.spent_s += min(time.monotonic() - started, 8.0)
             losses.append(loss.main)
             mtp_losses.append(loss.mtp)
-            indexer = loss.indexer or indexer
             if self.step % LOG_EVERY == 0:
-                self._log(losses, mtp_losses, indexer, norm)
+                self._log(losses, mtp_losses, norm)
                 losses, mtp_losses = [], []
             if self.step % PROBE_EVERY == 0:
                 self._probe()
             if self.spent_s - last_save > CHECKPOINT_EVERY_S:
+                fit_indexers(self.model, self.step)
                 self.save()
                 last_save = self.spent_s
+        fit_indexers(self.model, self.step)
         self.save()
 
     def _probe(self) -> None:
@@ -193,14 +192,13 @@ class Run:
             self.mixer.set_stage(1)
             logger.info("stage 1 from step %d on", self.step)
 
-    def _log(self, losses: list[float], mtp: list[float], indexer: float, norm: float) -> None:
+    def _log(self, losses: list[float], mtp: list[float], norm: float) -> None:
         line = {
             "step": self.step,
             "seconds": round(self.spent_s),
             "tokens": self.tokens_seen,
             "loss": round(float(np.mean(losses)), 4),
             "mtp": round(float(np.mean(mtp)), 4),
-            "indexer": round(indexer, 3),
             "norm": round(norm, 2),
         }
         logger.info("%s", json.dumps(line))
