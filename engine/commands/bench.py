@@ -54,10 +54,12 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def _lengths(text: str) -> tuple[int, ...]:
-    lengths = tuple(int(word) for word in text.split(","))
-    if min(lengths) < 1:
-        raise ValueError
-    return lengths
+    words = text.split(",")
+    if not all(word.strip().isdecimal() and int(word) for word in words):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be whole numbers of 1 or more, with commas"
+        )
+    return tuple(int(word) for word in words)
 
 
 def run(arguments: argparse.Namespace) -> int:

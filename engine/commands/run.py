@@ -116,6 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(result.report(config.model_name), ensure_ascii=False))
     elif printer is not None:
         printer.end(result.calls)
+        if result.finish_reason == "length" and not result.answer.content and not result.calls:
+            count = result.done.timings.generated_tokens
+            print(
+                f"engine run: thinking took all of the {count} tokens and no answer came; allow more "
+                "with --max-tokens, or none with --reasoning-effort none",
+                file=sys.stderr,
+            )
     return 0
 
 

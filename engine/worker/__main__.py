@@ -22,7 +22,7 @@ def main() -> int:
 
     channel = open_channel()
     logging.basicConfig(
-        level=os.environ.get("STRATUM_LOG", "INFO").upper(),
+        level=_log_level(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
@@ -34,6 +34,12 @@ def main() -> int:
     from engine.worker.process import run_worker  # noqa: PLC0415  # imports numpy
 
     return run_worker(channel)
+
+
+def _log_level() -> int:
+    """The level that `STRATUM_LOG` names; a word that is none costs no worker."""
+    level = logging.getLevelNamesMapping().get(os.environ.get("STRATUM_LOG", "INFO").upper())
+    return logging.INFO if level is None else level
 
 
 if __name__ == "__main__":

@@ -65,7 +65,8 @@ def test_a_filled_context_is_measured_too(capsys: pytest.CaptureFixture[str]):
         (("--prompt-tokens", "0"), "at least 1"),
         (("--prompt-tokens", "500", "--context", "100"), "context"),
         (("--prompt-tokens", "x"), "--prompt-tokens"),
-        (("--fill", "40,0"), "--fill"),
+        (("--fill", "40,0"), "--fill: '40,0' must be whole numbers of 1 or more"),
+        (("--fill", "x"), "'x' must be whole numbers"),
         (("--fill", "500", "--context", "100"), "context"),
     ],
 )

@@ -64,10 +64,20 @@ def test_thinking_is_shown_on_standard_error_only_when_asked_for(
     report = run_json(capsys, *words)
     reasoning = str(report["reasoning"])
     assert reasoning
-    assert run(capsys, *words)[2] == ""
+    assert reasoning.strip() not in run(capsys, *words)[2]
     _, out, err = run(capsys, *words, "--show-thinking")
     assert reasoning.strip() in err
     assert reasoning.strip() not in out
+
+
+def test_an_answer_that_is_all_thinking_says_so_on_standard_error(
+    capsys: pytest.CaptureFixture[str],
+):
+    status, out, err = run(capsys, "--prompt", "Hello", *BASE, "--max-tokens", "2")
+    assert status == 0
+    assert out == ""
+    assert "thinking took all of the 2 tokens" in err
+    assert "--max-tokens" in err
 
 
 def test_a_seed_reproduces_the_answer_and_another_one_does_not(

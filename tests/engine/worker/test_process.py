@@ -1,6 +1,7 @@
 """The real worker with a real (tiny, random) model, over real pipes."""
 
 import asyncio
+import logging
 import os
 import queue
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from engine.worker import __main__ as worker_main
 from engine.worker.client import REPOSITORY, WorkerClient, worker_command
 from engine.worker.death import WorkerFailed
 from engine.worker.handle import RequestHandle
@@ -215,6 +217,17 @@ def test_a_line_that_is_no_message_ends_the_worker_with_a_word_of_why():
         failed = decode(process.stdout.readline())
         assert isinstance(failed, Failed)
         assert "cannot go on" in failed.message
+
+
+@pytest.mark.parametrize(
+    ("word", "level"),
+    [("debug", "DEBUG"), ("WARNING", "WARNING"), ("nonsense", "INFO"), ("", "INFO")],
+)
+def test_a_word_that_is_no_log_level_costs_no_worker(
+    monkeypatch: pytest.MonkeyPatch, word: str, level: str
+):
+    monkeypatch.setenv("STRATUM_LOG", word)
+    assert logging.getLevelName(worker_main._log_level()) == level
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals to a group exist elsewhere only")
