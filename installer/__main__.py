@@ -127,10 +127,7 @@ def _run(options: argparse.Namespace, texts: Texts) -> int:
             return _start_installed(installation.config_path, texts)
         reason = _why_no_window()
         if not reason:
-            status = _wizard(options, installation)
-            if status == 0 and installation.is_finished:
-                _take_over(texts, is_quiet=True)
-            return status
+            return _wizard(options, installation, texts)
         sys.stdout.write(texts.say("cli.no_window", reason=reason) + "\n")
     return _headless(options, installation, texts)
 
@@ -164,7 +161,8 @@ def _care(options: argparse.Namespace, texts: Texts) -> int:
     """Repair or uninstall."""
     from installer.care import CareOptions, repair_here, uninstall_here  # noqa: PLC0415
 
-    care = CareOptions(is_agreed=options.yes, as_json=options.json, data_dir=options.data_dir)
+    data_dir = options.data_dir.expanduser().absolute() if options.data_dir else None
+    care = CareOptions(is_agreed=options.yes, as_json=options.json, data_dir=data_dir)
     return repair_here(care, texts) if options.repair else uninstall_here(care, texts)
 
 
@@ -181,22 +179,20 @@ def _headless(options: argparse.Namespace, installation: Installation, texts: Te
             data_dir=options.data_dir,
             context=options.context,
             is_for_agents=True if options.agents else None,
-            calibrates=options.calibrate,
         ),
         texts,
+        lambda: _take_over(texts, is_quiet=options.json),
     )
-    if installation.is_finished and not _take_over(texts, is_quiet=options.json):
-        return 0  # a newer version that does not work
     status = headless.calibrate() if options.calibrate else headless.run()
-    if status == 0 and (options.no_start or options.json) and installation.is_finished:
-        _take_over(texts, is_quiet=options.json)
     if options.json:
         sys.stdout.write(json.dumps(headless.report, ensure_ascii=False) + "\n")
     return status
 
 
-def _wizard(options: argparse.Namespace, installation: Installation) -> int:
-    from installer.wizard.app import run_wizard  # noqa: PLC0415  # Qt is not always there
+def _wizard(options: argparse.Namespace, installation: Installation, texts: Texts) -> int:
+    from installer.wizard.app import run_wizard  # noqa: I001, PLC0415  # Qt first: it is the slowest
+    from installer.care import take_over  # noqa: PLC0415
+    from installer.program import read_record  # noqa: PLC0415
 
     changes: dict[str, object] = {}
     if options.model is not None:
@@ -212,7 +208,10 @@ def _wizard(options: argparse.Namespace, installation: Installation) -> int:
         installation.begin_again()
     if changes:
         installation.choose(installation.choices.model_copy(update=changes))
-    return run_wizard(installation)
+    if read_record() is not None and not _take_over(texts):
+        return 0
+    # Of a first installation: when the model is there, behind the window.
+    return run_wizard(installation, lambda: take_over(texts, is_quiet=True))
 
 
 def _take_over(texts: Texts, *, is_quiet: bool = False) -> bool:
@@ -234,12 +233,14 @@ def _take_over(texts: Texts, *, is_quiet: bool = False) -> bool:
 
 def _start_installed(config: Path | None, texts: Texts) -> int:
     """Start what is installed, and show the chat when it answers."""
+    from installer.care import bring_calibration_in_line  # noqa: PLC0415
     from installer.launch import has_app, last_words, start, wait_until_ready  # noqa: PLC0415
 
     if config is None:
         raise ValueError("nothing is installed")
     if not _take_over(texts):
         return 0
+    bring_calibration_in_line(config)
     started = start(config)
     if has_app():
         return 0

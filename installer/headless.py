@@ -14,12 +14,13 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.catalog_file import PROGRAM_DIR, find_model
 from engine.core.errors import EngineError, InputError
+from installer.care import bring_calibration_in_line
 from installer.check import check
 from installer.child import child_environment
 from installer.download.job import DownloadJob
@@ -49,7 +50,6 @@ class HeadlessOptions:
         data_dir: where to; None: the usual folder.
         context: context length; None: what suits.
         is_for_agents: coding agents will use it; None: as before.
-        calibrates: measure, also where it is not needed.
     """
 
     is_agreed: bool = False
@@ -59,13 +59,28 @@ class HeadlessOptions:
     data_dir: Path | None = None
     context: int | None = None
     is_for_agents: bool | None = None
-    calibrates: bool = False
 
 
 class Headless:
     """One installation in the terminal."""
 
-    def __init__(self, installation: Installation, options: HeadlessOptions, texts: Texts) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        options: HeadlessOptions,
+        texts: Texts,
+        takes_over: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Prepare it.
+
+        Args:
+            installation: the steps.
+            options: what the command line says.
+            texts: in the person's language.
+            takes_over: called before anything is fetched or started, to make this version the
+                installed one; False when it does not work and the former one was started.
+        """
+        self._takes_over = takes_over
         self._installation = installation
         self._options = options
         self._texts = texts
@@ -89,8 +104,8 @@ class Headless:
         if not installation.is_finished or wants_other:
             if not self._install():
                 return 0
-        elif options.calibrates:
-            self._tune(is_wanted=True)
+        elif not self._takes_over():
+            return 0
         self._fill_report()
         return self._start() if options.is_start_wanted and not options.as_json else 0
 
@@ -127,6 +142,8 @@ class Headless:
         if not self._is_agreed():
             self._say("cli.not_confirmed")
             return False
+        if not self._takes_over():
+            return False
         installation.accept_licence(is_accepted=True)
         self._go_to(Step.DOWNLOAD)
         installation.download_started()
@@ -136,7 +153,7 @@ class Headless:
         self._report["fetched_bytes"] = plan.fetch_bytes
         installation.next()
         is_large = installation.model is not None and not installation.model.is_bundled
-        self._tune(is_wanted=self._options.calibrates or is_large)
+        self._tune(is_wanted=is_large)
         installation.next()
         self._say("cli.ready", path=str(path))
         return True
@@ -243,6 +260,7 @@ class Headless:
         config = self._installation.config_path
         if config is None:
             return 0
+        bring_calibration_in_line(config)
         command = start_command(config)
         self._say("cli.starting")
         sys.stdout.flush()

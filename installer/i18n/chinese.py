@@ -216,6 +216,5 @@ TEXTS: Final[dict[str, str]] = {
     "cli.looking": "正在查看这台电脑……",
     "cli.nothing_installed": "还没有安装任何内容。请先运行不带 --calibrate 的安装。",
     "cli.no_tuning": "此版本不能测量。请更新 Stratum。",
-    "cli.missing_part": "此版本还不能执行 {task}。请更新 Stratum。",
     "cli.stopped": "已停止。已下载的内容会保留；再次启动即可继续。",
 }

@@ -216,6 +216,5 @@ TEXTS: Final[dict[str, str]] = {
     "cli.looking": "Looking at this PC …",
     "cli.nothing_installed": "Nothing is installed yet. Run setup without --calibrate first.",
     "cli.no_tuning": "This version cannot measure. Update Stratum.",
-    "cli.missing_part": "This version cannot {task} yet. Update Stratum.",
     "cli.stopped": "Stopped. What was fetched is kept; start again to go on.",
 }

@@ -18,9 +18,11 @@ from engine.core.errors import EngineError, ParameterValue
 from engine.core.note import Note
 from installer.i18n import (
     chinese,
+    chinese_care,
     chinese_notes,
     chinese_pc,
     english,
+    english_care,
     english_notes,
     english_pc,
 )
@@ -31,8 +33,8 @@ logger = logging.getLogger(__name__)
 Table = Mapping[str, str]
 
 TABLES: Mapping[Language, Table] = {
-    Language.ENGLISH: {**english.TEXTS, **english_notes.TEXTS, **english_pc.TEXTS},
-    Language.CHINESE: {**chinese.TEXTS, **chinese_notes.TEXTS, **chinese_pc.TEXTS},
+    Language.ENGLISH: {**english.TEXTS, **english_notes.TEXTS, **english_pc.TEXTS, **english_care.TEXTS},
+    Language.CHINESE: {**chinese.TEXTS, **chinese_notes.TEXTS, **chinese_pc.TEXTS, **chinese_care.TEXTS},
 }
 
 

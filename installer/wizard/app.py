@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from installer.steps import Installation
+from installer.steps import Installation, Step
+from installer.wizard.background import run_in_background
 from installer.wizard.look import set_up_look
+from installer.wizard.page import Page
 from installer.wizard.session import Session
 from installer.wizard.window import WizardWindow
 
 
-def run_wizard(installation: Installation) -> int:
-    """Show the wizard until it is closed; exit status 0."""
+def run_wizard(
+    installation: Installation, check_program: Callable[[], object] | None = None
+) -> int:
+    """Show the wizard until it is closed; exit status 0.
+
+    Args:
+        installation: the steps.
+        check_program: run in the background when the model is ready; its error is shown.
+    """
     app = QApplication.instance() or QApplication(sys.argv[:1])
     if not isinstance(app, QApplication):
         raise TypeError("another kind of Qt application runs already")
@@ -30,7 +40,29 @@ def run_wizard(installation: Installation) -> int:
     window = WizardWindow(Session(installation))
     window.show()
     _end_on_ctrl_c(app, window)
+    if check_program is not None:
+        _check_when_ready(window, check_program)
     return app.exec()
+
+
+def _check_when_ready(window: WizardWindow, check_program: Callable[[], object]) -> None:
+    """Once, behind the pages that come after the download."""
+    is_begun = False
+
+    def look(page: Page) -> None:
+        nonlocal is_begun
+        if is_begun or page.step not in (Step.TUNE, Step.DONE):
+            return
+        is_begun = True
+        run_in_background(
+            window,
+            lambda _report: check_program(),
+            on_success=lambda _result: None,
+            on_failure=window.say_error,
+        )
+
+    window.shown.connect(look)
+    look(window.page)
 
 
 def _end_on_ctrl_c(app: QApplication, window: WizardWindow) -> None:

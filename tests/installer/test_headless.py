@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.config_file import load_config
 from engine.core.settings import load_settings
 from installer.__main__ import main
@@ -34,6 +35,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "Jürgen 測試 home"
     monkeypatch.setenv("STRATUM_HOME", str(path))
     monkeypatch.setenv("LANGUAGE", "en")
+    # In this process: a self-test of the engine for each test would take too long.
+    monkeypatch.setattr("installer.care.take_over", lambda *_arguments, **_names: PROGRAM_DIR)
     return path
 
 
