@@ -16,11 +16,13 @@ import json
 import logging
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.files import replacing
 from engine.core.settings import load_settings
 from installer.child import child_environment, child_flags
@@ -110,9 +112,12 @@ def adopt(
 
 def run_self_test(root: Path) -> str:
     """Why the program in a folder does not work, in a sentence; empty when it does."""
+    python = python_of(root)
+    if root == PROGRAM_DIR and not python.exists():  # an environment elsewhere
+        python = Path(sys.executable)
     try:
         done = subprocess.run(
-            [str(python_of(root)), "-m", "engine", "doctor", "--json"],
+            [str(python), "-m", "engine", "doctor", "--json"],
             cwd=root,
             env=child_environment(),
             capture_output=True,
