@@ -8,12 +8,12 @@ prebuilt library (it is then built from the sources at the first start) the syst
 from __future__ import annotations
 
 import ctypes
-import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.note import Note
+from engine.core.operating_system import is_x86_64
 
 _PREBUILT = Path(__file__).resolve().parents[1] / "kernels" / "prebuilt"
 _CPUINFO = Path("/proc/cpuinfo")
@@ -55,7 +55,7 @@ class CpuFeatures:
 
 def probe_cpu_features() -> tuple[CpuFeatures, tuple[Note, ...]]:
     """The abilities, and a note when the system says otherwise about AVX2."""
-    if platform.machine().lower() not in {"x86_64", "amd64"}:
+    if not is_x86_64():
         return CpuFeatures(is_x86=False), ()
     return merge_features(ask_library(), ask_system())
 

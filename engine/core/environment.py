@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from engine.core.cgroup import cpu_limit, memory_limit
+from engine.core.operating_system import architecture, system_name, system_version
 
 _NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 _CONTAINER_FILES = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
@@ -60,10 +61,11 @@ def probe_environment() -> Environment:
     laptop, on_battery = _battery()
     limit = memory_limit()
     return Environment(
-        system=platform.system(),
-        version=_version(),
-        architecture=platform.machine(),
-        is_wsl=is_wsl(platform.release(), os.environ.get("WSL_DISTRO_NAME", "")),
+        system=system_name(),
+        version=system_version(),
+        architecture=architecture(),
+        is_wsl=sys.platform != "win32"
+        and is_wsl(platform.release(), os.environ.get("WSL_DISTRO_NAME", "")),
         container=_container(),
         has_memory_limit=limit is not None and limit.total_bytes < _physical_bytes(),
         cpu_limit=cpu_limit(),
@@ -113,16 +115,6 @@ def same_cpu_name(one: str, other: str) -> bool:
         for name in (one, other)
     )
     return first in second or second in first
-
-
-def _version() -> str:
-    if sys.platform == "win32":
-        return f"{platform.system()} {platform.release()} ({platform.version()})"
-    try:
-        pretty = platform.freedesktop_os_release().get("PRETTY_NAME", "")
-    except OSError:
-        pretty = ""
-    return f"{pretty or platform.system()} ({platform.release()})"
 
 
 def _container() -> str:

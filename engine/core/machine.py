@@ -6,6 +6,7 @@ and network belong to the installer's probe, which builds on this.
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from engine.core.cgroup import memory_limit
+from engine.core.operating_system import architecture, system_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def probe_machine() -> Machine:
     logical = _usable_cores()
     physical = psutil.cpu_count(logical=False) or logical
     return Machine(
-        system=platform.system(),
+        system=system_name(),
         cpu_name=_cpu_name(),
         physical_cores=max(1, min(physical, logical)),
         logical_cores=logical,
@@ -82,7 +84,7 @@ def _cpu_name() -> str:
                 return line.partition(":")[2].strip()
     except OSError:
         pass
-    return platform.processor() or platform.machine() or "unknown processor"
+    return platform.processor() or architecture() or "unknown processor"
 
 
 def _cpu_name_windows() -> str:
@@ -95,4 +97,4 @@ def _cpu_name_windows() -> str:
                 return str(winreg.QueryValueEx(key, "ProcessorNameString")[0]).strip()
         except OSError:
             pass
-    return platform.processor() or "unknown processor"
+    return os.environ.get("PROCESSOR_IDENTIFIER") or "unknown processor"

@@ -7,13 +7,13 @@ commands can say it in a moment, and without the library.
 from __future__ import annotations
 
 import logging
-import platform
 import sys
 from pathlib import Path
 
 from engine.core.config import OpsName, RunConfig
 from engine.core.cpu_features import probe_cpu_features
 from engine.core.errors import ConfigError
+from engine.core.operating_system import architecture, is_x86_64
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ SLOW_WAY = (
 
 def missing_feature() -> str:
     """What the fast kernels need and this processor has not, in words; empty when nothing."""
-    machine = platform.machine().lower()
-    if machine not in {"x86_64", "amd64"}:
+    machine = architecture().lower()
+    if not is_x86_64(machine):
         return f"is no x86-64 processor (it is {machine or 'of an unknown kind'})"
     return "" if _has_avx2() else "has no AVX2"
 

@@ -22,7 +22,7 @@ NEW = "flags\t\t: fpu sse4_2 avx avx2 bmi1 fma f16c\n"
 def old(monkeypatch):
     """This machine with an old processor."""
     monkeypatch.setattr(processor, "_has_avx2", lambda: False)
-    monkeypatch.setattr(processor.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(processor, "architecture", lambda: "x86_64")
 
 
 def test_the_system_and_the_kernel_library_agree_on_this_machine():
@@ -39,7 +39,7 @@ def test_flags_are_read_from_the_system(tmp_path, monkeypatch, text, wanted):
 
 
 def test_another_kind_of_processor_is_named(monkeypatch):
-    monkeypatch.setattr(processor.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(processor, "architecture", lambda: "aarch64")
     assert "no x86-64 processor (it is aarch64)" in processor_notice(OpsName.AUTO)
 
 
