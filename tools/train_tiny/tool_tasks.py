@@ -132,19 +132,24 @@ def exchange(draw: random.Random, tool: Tool, thinks: bool) -> tuple[Turn, Turn]
     return asking, Turn(text, answer, "I use the result." if thinks else None, is_result=True)
 
 
-def slot_turn(draw: random.Random, thinks: bool) -> Turn:
-    """Returns a tool's question without its long tool list: which topic, and which value?
+def slot_turn(draw: random.Random, words: list[str], thinks: bool) -> Turn:
+    """Returns a short request whose whole answer is a value out of it.
 
-    Picking the value out of a question is the hard part of a call; so it is met more often.
+    A value's first token has a space before it in the question and none in the answer, so it is
+    another token there. Calls and copies both begin so, and long ones teach it too seldom.
     """
+    word = draw.choice(words)
+    word = word.capitalize() if draw.random() < 0.5 else word
+    kind = draw.random()
+    thought = "I look for it." if thinks else None
+    if kind < 0.4:
+        return Turn(f"{draw.choice(('Repeat this text:', 'Say', 'Copy'))} {word}", word, thought)
     topic = draw.choice([t for t in TOPICS if not is_held_out_topic(t)])
     tool = Tool(topic, topic, draw.choice(OWNERS), "")
     question, _, value = tool_question(draw, tool)
-    if draw.random() < 0.5:
-        ask, answer = "Which value is asked for here", value
-    else:
-        ask, answer = "Write this as topic and value", f"{topic}: {value}"
-    return Turn(f"{ask}: {question}", answer, "I look for it." if thinks else None)
+    if kind < 0.7:
+        question, value = question.replace(value, word), word
+    return Turn(f"Which value is asked for here: {question}", value, thought)
 
 
 class ToolTasks:
