@@ -12,6 +12,7 @@ from starlette.routing import Route
 from engine.server.active import Phase
 from engine.server.answers import json_response
 from engine.server.front import Front
+from engine.server.queue import Place
 from engine.worker.supervisor import WorkerState
 
 JsonObject = dict[str, object]
@@ -33,7 +34,7 @@ def status_routes(front: Front) -> list[Route]:
 def describe(front: Front) -> JsonObject:
     """The whole status object."""
     running = front.active.running()
-    waiting = [request for request in front.active if request.phase is Phase.WAITING]
+    waiting = [request for request in front.active if request.ticket.place is Place.WAITING]
     config = front.config
     failure = front.worker.failure if front.worker.state is WorkerState.FAILED else None
     progress = front.worker.progress
@@ -80,4 +81,6 @@ def state_name(front: Front) -> str:
     if state is not WorkerState.READY:
         return state.value
     phases = {request.phase for request in front.active}
-    return next((phase.value for phase in BUSY_PHASES if phase in phases), "idle")
+    # A request that has just got its turn is on its way to the worker.
+    fallback = Phase.READING.value if front.active.running() else "idle"
+    return next((phase.value for phase in BUSY_PHASES if phase in phases), fallback)

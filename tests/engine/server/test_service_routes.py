@@ -150,6 +150,23 @@ def test_the_status_tells_what_goes_on_without_any_text(server):
     server.wait_idle()
 
 
+def test_a_request_that_has_its_turn_is_not_listed_as_waiting_too(start_server):
+    answers = [{"text": "Hm.</think>\n\nYes.", "times": 0}]
+    loading = {"load": {"delay_ms": 2000, "steps": 4}, "answers": answers}
+    server = start_server(loading, "--parallel", "1", wait=False)
+    with server.raw_chat("first", stream=True):
+        status = server.wait_for(lambda s: s["running"])
+        assert status["state"] == "loading"
+        assert (status["queued"], status["waiting"]) == (0, [])
+        first_id = status["running"]["request_id"]
+        with server.raw_chat("second", stream=True):
+            status = server.wait_for(lambda s: s["queued"])
+            assert status["running"]["request_id"] == first_id
+            (waiting,) = status["waiting"]
+            assert waiting["request_id"] != first_id
+            assert waiting["position"] == 1
+
+
 def test_the_root_answers_get_and_head(server):
     for method in ("GET", "HEAD"):
         reply = server.http.request(method, "/")

@@ -61,7 +61,7 @@ def test_thinking_ends_with_a_sentence_and_the_answer_follows(server):
     reply = stop_thinking(server, status["running"]["request_id"])
     assert (reply.status_code, reply.json()["status"]) == (200, "answering")
     chat.join()
-    assert chat.reasoning.startswith("think")
+    assert chat.reasoning.startswith("th")  # a word may have come, or its first token
     assert SENTENCE in chat.reasoning
     assert (chat.content, chat.finish) == ("The answer.", "stop")
 
