@@ -276,23 +276,26 @@ def _choice(
     disk = missing + 2 * numbers.mtp_bytes + _DISK_RESERVE_BYTES if missing else 0
     free = survey.data_drive.free_bytes if survey.data_drive is not None else None
     fits_on_disk = None if free is None else disk <= free
+    is_bundled = model.is_bundled
+    drive = survey.data_drive
+    on_hard_disk = not is_bundled and drive is not None and drive.kind is DriveKind.HARD_DISK
     notes = [
         *(Note(code) for code in (*catalog.family_of(model).notes, *model.notes)),
         *_fit_notes(survey.machine, model, fit, placement),
         *placement.notes,
         *_disk_notes(survey, disk, fits_on_disk=fits_on_disk),
         *_risks(survey, model, context, speed, gpu),
+        *(_faster_drive(survey, disk) if on_hard_disk else ()),
     ]
     if wish.context is not None and wish.context > context:
         notes.append(Note("context_capped", {"context": context, "wanted": wish.context}))
     if model.needs.is_experimental:
         notes.append(Note("experimental"))
-    is_bundled = model.is_bundled
     can_run = is_bundled or (survey.cpu.avx2 and survey.cpu.is_x86)
     mark = Mark.GREEN
     if fit is Verdict.DOES_NOT_FIT or not can_run:
         mark = Mark.RED
-    elif fit is Verdict.TIGHT or fits_on_disk is False or speed.middle < _SLOW:
+    elif fit is Verdict.TIGHT or fits_on_disk is False or speed.middle < _SLOW or on_hard_disk:
         mark = Mark.AMBER
     return Choice(
         model_id=model.id,
@@ -408,6 +411,20 @@ def _disk_notes(survey: Survey, disk: int, *, fits_on_disk: bool | None) -> list
         }
         notes.append(Note("other_drive_has_room", other))
     return notes
+
+
+def _faster_drive(survey: Survey, disk: int) -> list[Note]:
+    """A drive of this PC that is no hard disk and has room."""
+    faster = [
+        drive
+        for drive in survey.drives
+        if drive.kind is DriveKind.SOLID_STATE and not drive.is_network and drive.free_bytes >= disk
+    ]
+    if not faster:
+        return []
+    best = max(faster, key=lambda drive: drive.free_bytes)
+    params: dict[str, ParameterValue] = {"drive": str(best.mount), "free_bytes": best.free_bytes}
+    return [Note("faster_drive_has_room", params)]
 
 
 def _risks(

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 from engine.core.catalog import CatalogModel, ModelShape
+from engine.core.drive_speed import DriveKind
 from engine.core.gpu import Gpu
 from engine.core.model_numbers import ModelNumbers
 from engine.core.placement import RAM_TOLERANCE, SYSTEM_RESERVE_BYTES
@@ -41,6 +42,8 @@ _LAYER_S = 60e-6  # hand-over between the operations of a layer
 _TOKEN_S = 1.5e-3  # sampling, text, messages
 _PARTS_OF_AN_EXPERT = 3  # gate, up and down lie apart in the file
 _READS_AT_ONCE = 8
+_DISK_READS_AT_ONCE = 1.5  # a disk that turns sorts its reads, and no more
+_TABLE_ROWS = 16  # of the n-gram table for each token: two orders of eight heads
 _DEFAULT_DRIVE_PER_S = 5e8
 _DEFAULT_READ_S = 1e-4
 _DEFAULT_BANDWIDTH = 20e9  # two channels of slow memory, where it could not be measured
@@ -98,12 +101,14 @@ def cpu_speed(
     rate = _EXPERT_RATES.get(model.size, _OTHER_RATES)[variant]
     decode_s = numbers.active_expert_bytes / (rate * 1e9 * cores)
     decode_s += numbers.dense_bytes / (_DENSE_RATES[variant] * 1e9 * cores)
-    disk_s = _disk_s(survey, numbers, placement)
+    rows_s = _rows_s(survey, numbers, placement)
+    disk_s = _disk_s(survey, numbers, placement) + rows_s
     low = _LOW_SHARE / (memory_s + decode_s + disk_s + fixed_s)
     high = _HIGH_SHARE / (max(memory_s, decode_s / _FASTER_CLOCK) + disk_s / 2 + fixed_s)
     macs = numbers.dense_bytes + _expert_values(shape)
-    prompt = cores * _PROMPT_RATES[variant] * 1e9 / max(macs, 1)
-    return SpeedRange(low, high, prompt / 2, prompt * _FASTER_CLOCK)
+    prompt_s = macs / (cores * _PROMPT_RATES[variant] * 1e9)
+    prompt_high = 1 / (prompt_s / _FASTER_CLOCK + rows_s / 2)
+    return SpeedRange(low, high, 1 / (prompt_s * 2 + rows_s), prompt_high)
 
 
 def gpu_speed(
@@ -127,9 +132,12 @@ def gpu_speed(
     there = _gpu_token_s(
         numbers, shape, _REFERENCE_VRAM_PER_S, _REFERENCE_RAM_PER_S, _REFERENCE_SLOT_BYTES
     )
-    here += _disk_s(survey, numbers, placement)
-    expected = model.speed.short_chat * there / here
+    rows_s = _rows_s(survey, numbers, placement)
+    expected = (
+        model.speed.short_chat * there / (here + _disk_s(survey, numbers, placement) + rows_s)
+    )
     prompt = (model.speed.prompt or 0.0) * there / here
+    prompt = 1 / (1 / prompt + rows_s) if prompt else 0.0
     return SpeedRange(
         expected * _GPU_LOW, expected * _GPU_HIGH, prompt * _GPU_LOW, prompt * _GPU_HIGH
     )
@@ -164,6 +172,18 @@ def _disk_s(survey: Survey, numbers: ModelNumbers, placement: HybridPlacement) -
     reads = numbers.experts_used * share * _PARTS_OF_AN_EXPERT
     waits_s = reads * latency_s / _READS_AT_ONCE
     return numbers.active_expert_bytes * share / per_s + waits_s
+
+
+def _rows_s(survey: Survey, numbers: ModelNumbers, placement: HybridPlacement) -> float:
+    """Seconds that a token waits for its rows of the n-gram table.
+
+    Nothing where the table fits into RAM beside the model: the system then keeps what was read.
+    """
+    speed = survey.data_drive.speed if survey.data_drive is not None else None
+    if survey.machine.ram_total_bytes - placement.ram_bytes > numbers.row_bytes or speed is None:
+        return 0.0
+    at_once = _DISK_READS_AT_ONCE if speed.kind is DriveKind.HARD_DISK else _READS_AT_ONCE
+    return _TABLE_ROWS * speed.random_read_s / at_once
 
 
 def _expert_values(shape: ModelShape) -> int:

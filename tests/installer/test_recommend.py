@@ -157,8 +157,17 @@ ROWS = {
     ),
     "64 GB, hard disk": Row(
         pc(62.7, data_drive=drive(900, HARD_DISK)),
-        (GREEN, IQ3, 32768),
+        (AMBER, IQ3, 32768),
         says=("drive_hard_disk", "on_hard_disk"),
+    ),
+    "64 GB, folder on the hard disk beside an SSD": Row(
+        pc(
+            62.7,
+            data_drive=drive(900, HARD_DISK, "D:\\", "ntfs"),
+            other_drives=[drive(200, SATA_SSD, "C:\\", "ntfs")],
+        ),
+        (AMBER, IQ3, 32768),
+        says=("faster_drive_has_room",),
     ),
     "64 GB, USB stick": Row(
         pc(62.7, data_drive=drive(900, USB_STICK)), (GREEN, IQ3, 32768), says=("drive_slow",)

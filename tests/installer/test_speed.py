@@ -83,6 +83,15 @@ def test_what_does_not_fit_is_as_slow_as_the_drive(catalog: Catalog) -> None:
     assert on_disk.high < 1
 
 
+def test_a_hard_disk_holds_up_prompts_unless_the_table_fits_into_memory(catalog: Catalog) -> None:
+    ssd = speed_of(catalog, pc(62.7, data_drive=drive(900, NVME)))
+    disk = speed_of(catalog, pc(62.7, data_drive=drive(900, HARD_DISK)))
+    ample = speed_of(catalog, pc(125.6, data_drive=drive(900, HARD_DISK)))
+    assert disk.prompt_high < 25 < ssd.prompt_low
+    assert disk.high < ssd.high
+    assert ample.prompt_high > ssd.prompt_high * 0.99
+
+
 def test_a_bandwidth_that_could_not_be_measured_is_assumed_low(catalog: Catalog) -> None:
     assert speed_of(catalog, pc(bandwidth=None)).high < speed_of(catalog, pc(bandwidth=60e9)).high
 
