@@ -494,12 +494,15 @@ def test_a_grammar_that_takes_too_long_ends_with_a_sentence(
         constraint.choose(zeros, lambda masked: int(masked.argmax()))
 
 
-def test_a_grammar_that_cannot_be_used_ends_with_a_sentence(bench: Bench):
-    start = Start(
-        "a", (1,), 5, (2,), SamplingParams(), constraint=Constraint("banned", document="start: ???")
-    )
-    with pytest.raises(ConstraintError, match="cannot be enforced"):
+def test_a_grammar_that_cannot_be_used_ends_with_a_sentence_and_is_not_in_the_log(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+):
+    constraint = Constraint("banned", document="start: /(secret/")
+    start = Start("a", (1,), 5, (2,), SamplingParams(), constraint=constraint)
+    with caplog.at_level("DEBUG"), pytest.raises(ConstraintError, match="cannot be enforced"):
         bench.constraint(start)
+    assert "cannot be used" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_a_vocabulary_that_cannot_be_made_is_told_to_those_who_need_it(
