@@ -105,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--agents", action="store_true", help="coding agents will use it")
     parser.add_argument("--no-start", action="store_true", help="install only")
     parser.add_argument("--json", action="store_true", help="one JSON object; implies --no-start")
+    parser.add_argument("--at-login", action="store_true", help="start without opening the chat")
     parser.add_argument("--language", type=Language, choices=list(Language), help="of the texts")
     return parser
 
@@ -122,6 +123,8 @@ def _run(options: argparse.Namespace, texts: Texts) -> int:
         installation.choose(choices)
     elif installation.choices.language is not None:
         texts = Texts(installation.choices.language)
+    if options.at_login:
+        return _start_at_login(installation, texts)
     if not (options.headless or options.json or options.yes or options.calibrate):
         if installation.is_finished and not _wants_wizard(options):
             return _start_installed(installation.config_path, texts)
@@ -229,6 +232,16 @@ def _take_over(texts: Texts, *, is_quiet: bool = False) -> bool:
         return True
     start_former(root)
     return False
+
+
+def _start_at_login(installation: Installation, texts: Texts) -> int:
+    """Start what is installed and say nothing; a login is no time for questions."""
+    from installer.launch import start  # noqa: PLC0415
+
+    config = installation.config_path
+    if installation.is_finished and config is not None and _take_over(texts, is_quiet=True):
+        start(config)
+    return 0
 
 
 def _start_installed(config: Path | None, texts: Texts) -> int:

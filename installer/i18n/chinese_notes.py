@@ -45,6 +45,7 @@ TEXTS: Final[dict[str, str]] = {
     "error.hub_file_changed": "{host} 上的 {file} 与此版本所知的不同。请更新 Stratum，或选择其他镜像。",
     "error.hub_file_missing": "{host} 上没有 {file}。请更新 Stratum，或选择其他模型。",
     "error.install_failed": "安装没有成功。请重试。",
+    "error.login_start_failed": "无法更改登录时启动的设置（{reason}）。其他一切正常。",
     "error.login_page": "收到的是网页，而不是 {file}：此网络可能要求登录。请登录后重试。",
     "error.mirror_ignores_range": "{host} 不能发送 {file} 的一部分，因此无法从中断处继续。请选择其他镜像。",
     "error.model_unknown": "没有模型 {model}。可选：{known}。",

@@ -78,7 +78,7 @@ TEXTS: Final[dict[str, str]] = {
     "note.expected_speed": "About {low:rate} to {high:rate} tokens a second (an estimate; a word is about 1.3 tokens).",
     "note.effort_by_speed": "Thinking level at this speed: {effort:effort}.",
     "note.context_for_agents": "Coding agents send long prompts: {context:tokens} tokens of context.",
-    "note.context_short_for_agents": "Coding agents want {wanted:tokens} tokens of context; memory suffices for {context:tokens}.",
+    "note.context_short_for_agents": "Coding agents want {wanted:tokens} tokens of context; {context:tokens} may be too few for them.",
     "note.no_hub_reached": "The download cannot start now: neither the hub nor a mirror can be reached.",
     # -- merits and risks of a model ---------------------------------------------------------------
     "note.fastest": "The fastest of its family.",

@@ -33,8 +33,18 @@ logger = logging.getLogger(__name__)
 Table = Mapping[str, str]
 
 TABLES: Mapping[Language, Table] = {
-    Language.ENGLISH: {**english.TEXTS, **english_notes.TEXTS, **english_pc.TEXTS, **english_care.TEXTS},
-    Language.CHINESE: {**chinese.TEXTS, **chinese_notes.TEXTS, **chinese_pc.TEXTS, **chinese_care.TEXTS},
+    Language.ENGLISH: {
+        **english.TEXTS,
+        **english_notes.TEXTS,
+        **english_pc.TEXTS,
+        **english_care.TEXTS,
+    },
+    Language.CHINESE: {
+        **chinese.TEXTS,
+        **chinese_notes.TEXTS,
+        **chinese_pc.TEXTS,
+        **chinese_care.TEXTS,
+    },
 }
 
 
@@ -101,6 +111,8 @@ class _Formatter(string.Formatter):
             return _size(_number(value), 1024)
         if format_spec == "duration":
             return _duration(self._table, _number(value))
+        if format_spec == "effort":
+            return self._table.get(f"effort.{value}", str(value))
         if format_spec == "tokens":
             return f"{int(_number(value)):,}"
         if format_spec == "rate":  # tokens a second: whole numbers unless slow

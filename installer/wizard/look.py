@@ -21,9 +21,10 @@ def dark_palette() -> QPalette:
     palette = QPalette()
     role = QPalette.ColorRole
     for names, colour in (
-        ((role.Window, role.Button), "#2b2d30"),
-        ((role.Base,), "#1e1f22"),
-        ((role.AlternateBase, role.ToolTipBase), "#232528"),
+        ((role.Window,), "#26282b"),
+        ((role.Button,), "#35383c"),
+        ((role.Base,), "#3a3d42"),
+        ((role.AlternateBase, role.ToolTipBase), "#1e2022"),
         ((role.WindowText, role.Text, role.ButtonText, role.ToolTipText), "#e6e6e6"),
         ((role.BrightText, role.HighlightedText), "#ffffff"),
         ((role.Link,), "#6cb2eb"),

@@ -53,8 +53,8 @@ _PAGES: dict[Step, Callable[[Session], Page]] = {
     Step.DONE: DonePage,
 }
 # In heights of the font, so that the window grows with the person's font and the screen's scale.
-_WIDTH_EMS = 46
-_HEIGHT_EMS = 33
+_WIDTH_EMS = 52
+_HEIGHT_EMS = 37
 _LEAST_WIDTH_EMS = 26
 _LEAST_HEIGHT_EMS = 18
 _STEP_LIST_FROM_EMS = 38
@@ -166,6 +166,7 @@ class WizardWindow(QDialog):
         self.setWindowTitle(texts.say("app.title"))
         self._title.setText(page.say("title"))
         self._intro.setText(page.intro)
+        page.enter()  # before it is shown: its rows are there when its height is asked for
         self._scroll.setWidget(page)  # deletes the one before
         steps = installation.steps
         names = [texts.say(f"{step.value}.step") for step in steps]
@@ -180,7 +181,6 @@ class WizardWindow(QDialog):
             )
         )
         self.back_button.setText(texts.say("button.back"))
-        page.enter()
         self._look_at_buttons()
         self._first_control().setFocus(Qt.FocusReason.OtherFocusReason)
         self.shown.emit(page)
