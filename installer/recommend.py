@@ -81,9 +81,7 @@ def recommend(
     other = _recommend(survey, catalog, shorter, gpu_engine=gpu_engine)
     if other.verdict is Mark.RED:
         return recommendation
-    params: dict[str, ParameterValue] = {"context": other.choice.context, "wanted": AGENT_CONTEXT}
-    note = Note("context_short_for_agents", params)
-    return dataclasses.replace(other, reasons=(*other.reasons, note))
+    return dataclasses.replace(other, reasons=(*other.reasons, _short_context(other.choice)))
 
 
 def _recommend(survey: Survey, catalog: Catalog, wish: Wish, *, gpu_engine: bool) -> Recommendation:
@@ -172,6 +170,11 @@ def _card_reasons(
     return notes
 
 
+def _short_context(choice: Choice) -> Note:
+    params: dict[str, ParameterValue] = {"context": choice.context, "wanted": AGENT_CONTEXT}
+    return Note("context_short_for_agents", params)
+
+
 def _choice_reasons(choice: Choice, wish: Wish) -> list[Note]:
     speed: dict[str, ParameterValue] = {
         "low": round(choice.speed.low, 2),
@@ -181,6 +184,8 @@ def _choice_reasons(choice: Choice, wish: Wish) -> list[Note]:
         Note("expected_speed", speed),
         Note("effort_by_speed", {"effort": choice.effort.value}),
     ]
-    if wish.for_coding_agents:
+    if wish.for_coding_agents and choice.context >= AGENT_CONTEXT:
         notes.append(Note("context_for_agents", {"context": choice.context}))
+    elif wish.for_coding_agents:
+        notes.append(_short_context(choice))
     return notes
