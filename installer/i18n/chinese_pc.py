@@ -80,7 +80,7 @@ TEXTS: Final[dict[str, str]] = {
     "note.expected_speed": "大约每秒 {low:rate} 到 {high:rate} 个词元（估计值；一个词元约为一个多汉字）。",
     "note.effort_by_speed": "此速度下的思考级别：{effort:effort}。",
     "note.context_for_agents": "编程代理会发送很长的提示：上下文 {context:tokens} 个词元。",
-    "note.context_short_for_agents": "编程代理需要 {wanted:tokens} 个词元 的上下文，内存只够 {context:tokens} 个。",
+    "note.context_short_for_agents": "编程代理需要 {wanted:tokens} 个词元的上下文，{context:tokens} 个可能不够。",
     "note.no_hub_reached": "现在无法开始下载：官方站点和镜像都连接不上。",
     # -- merits and risks of a model ---------------------------------------------------------------
     "note.fastest": "同系列中最快。",

@@ -94,6 +94,11 @@ def test_a_context_beyond_the_training_is_capped_and_this_is_said() -> None:
     assert "context_capped" in {note.code for note in choice.notes}
 
 
+def test_a_context_that_is_short_for_agents_is_said() -> None:
+    found = report("64 GB kit, reports 62.7", Wish(for_coding_agents=True, context=8_192))
+    assert "context_short_for_agents" in {note.code for note in found.recommendation.reasons}
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "installer", "--check", *arguments]
     return subprocess.run(
