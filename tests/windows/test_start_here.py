@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.windows.wine import Wine
+from tools.make_release import content_of
 
 ROOT = Path(__file__).parents[2]
 BATCH = ROOT / "START-HERE.bat"
@@ -55,7 +56,7 @@ def test_it_knows_the_options_of_the_other_script():
 @pytest.fixture
 def folder(wine_folder: Path) -> Path:
     """A release with nothing to install and programs that only report."""
-    shutil.copy2(BATCH, wine_folder)
+    (wine_folder / BATCH.name).write_bytes(content_of(ROOT, BATCH.name))  # as in the zip
     (wine_folder / "pyproject.toml").write_text("")
     (wine_folder / "requirements").mkdir()
     for name in ("base", "app"):

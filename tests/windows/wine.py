@@ -88,12 +88,22 @@ class Wine:
     def run(
         self, *words: str, cwd: Path, timeout_s: float = 280, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a Windows command line in a folder below `work`."""
+        """Run a Windows command line in a folder below `work`; all that it started ends with it."""
+        return self._enter("wine", *words, cwd=cwd, timeout_s=timeout_s, **environment)
+
+    def make_prefix(self) -> None:
+        """Set up Windows' folders and registry; that goes on after its program has ended."""
+        command = "wine wineboot --init; wineserver -w"
+        self._enter("sh", "-c", command, cwd=self.work, timeout_s=280)
+
+    def _enter(
+        self, *words: str, cwd: Path, timeout_s: float, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         inside = "/w/" + str(cwd.relative_to(self.work))
         command = [
             *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
             *("sh", "-c", _ENTER, "sh", str(self.folder / "root"), str(self.work), inside),
-            *("wine", *words),
+            *words,
         ]
         done = subprocess.run(
             command,
@@ -141,6 +151,8 @@ def prepare(folder: Path) -> Wine:
         shutil.rmtree(root, ignore_errors=True)
         packages = "--include=wine,wine64,ca-certificates"
         subprocess.run(["mmdebstrap", "--variant=apt", packages, SUITE, str(root)], check=True)
+    if not (wine.work / "prefix" / "system.reg").exists():
+        wine.make_prefix()
     if not (wine.python / "python.exe").exists():
         _unpack_python(wine)
     if not wine.uv.exists():
