@@ -5,19 +5,24 @@ sys.exit(run_wizard(Installation.open(load_catalog())))
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from collections.abc import Callable
+from types import TracebackType
 
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
+from engine.core.errors import EngineError
 from installer.steps import Installation, Step
-from installer.wizard.background import run_in_background
+from installer.wizard.background import run_in_background, unexpected
 from installer.wizard.look import set_up_look
 from installer.wizard.page import Page
 from installer.wizard.session import Session
 from installer.wizard.window import WizardWindow
+
+logger = logging.getLogger(__name__)
 
 
 def run_wizard(
@@ -40,9 +45,26 @@ def run_wizard(
     window = WizardWindow(Session(installation))
     window.show()
     _end_on_ctrl_c(app, window)
+    sys.excepthook = _error_hook(window)
     if check_program is not None:
         _check_when_ready(window, check_program)
     return app.exec()
+
+
+def _error_hook(
+    window: WizardWindow,
+) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
+    """What Qt calls for an error in one of our functions that nobody caught: it is shown."""
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, EngineError):
+            logger.info("ended with %s", error.code, exc_info=(kind, error, trace))
+            window.say_error(error)
+            return
+        logger.error("the wizard failed", exc_info=(kind, error, trace))
+        window.say_error(unexpected(error))
+
+    return show
 
 
 def _check_when_ready(window: WizardWindow, check_program: Callable[[], object]) -> None:

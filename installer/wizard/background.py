@@ -33,6 +33,15 @@ class UnexpectedError(InstallError):
     code = "unexpected"
 
 
+def unexpected(error: BaseException) -> UnexpectedError:
+    """A fault of ours as a sentence."""
+    reason = f"{type(error).__name__}: {error}"
+    return UnexpectedError(
+        f"Something unexpected happened ({reason}). Try again; the log has the details.",
+        params={"reason": reason},
+    )
+
+
 class _Relay(QObject):
     """Carries results from the thread to the main thread.
 
@@ -111,12 +120,7 @@ def run_in_background(
             _emit(relay, "failed", error)
         except Exception as error:
             logger.exception("the work in the background failed")
-            unexpected = UnexpectedError(
-                f"Something unexpected happened ({type(error).__name__}: {error}). Try again; the "
-                "log has the details.",
-                params={"reason": f"{type(error).__name__}: {error}"},
-            )
-            _emit(relay, "failed", unexpected)
+            _emit(relay, "failed", unexpected(error))
         else:
             _emit(relay, "succeeded", result)
 

@@ -224,14 +224,13 @@ class WizardWindow(QDialog):
 
     def _change(self, change: Callable[[], Step]) -> None:
         """Go to another step, and say so when that cannot be written down."""
-        before = self._session.installation.step
         try:
             self.page.leave()
             change()
         except EngineError as error:
             self.say_error(error)
             return
-        if self._session.installation.step is not before:
+        if self._session.installation.step is not self.page.step:
             self._replace_page()
 
     def _change_language(self, language: Language) -> None:

@@ -44,11 +44,11 @@ def impatient_job(catalog: Catalog, model_id: str, options: DownloadOptions) -> 
     return DownloadJob(catalog, model_id, options)
 
 
-def pretend_start(_config: Path) -> Started:
+def pretend_start(log: Path) -> Started:
     """A process that ends at once, with an address where nobody is."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    return Started("http://127.0.0.1:9", Path("nowhere.log"), process)
+    return Started("http://127.0.0.1:9", log, process)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from installer.wizard.window import WizardWindow
 from tests.fake_hub.catalogs import catalog_for
 from tests.fake_hub.content import BytesContent
 from tests.fake_hub.faults import Fault, Kind
-from tests.installer.wizard.conftest import PATIENCE_MS
+from tests.installer.wizard.conftest import PATIENCE_MS, pretend_start
 from tests.support.pc_profiles import pc
 
 SIZE = 400_000
@@ -450,3 +450,44 @@ def tab_round(window: WizardWindow) -> set[QWidget]:
         reached.add(focused)
         window.focusNextPrevChild(True)  # Qt's own
     return reached
+
+
+def test_a_page_has_room_for_all_its_rows_from_the_first_moment(qtbot, open_wizard):
+    """Rows that came after the page was shown were squeezed until the next resize."""
+    window = open_wizard()
+    page = to_model(qtbot, window)
+    layout = page.layout()
+    assert layout is not None
+    qtbot.waitUntil(lambda: page.height() >= layout.minimumHeightForWidth(page.width()))
+
+
+def test_the_next_start_after_the_last_page_begins_with_the_pc_for_another_model(
+    qtbot, open_wizard
+):
+    window = open_wizard()
+    to_download(qtbot, window, "tiny", "")
+    for _page in ("tune", "done"):
+        qtbot.waitUntil(window.next_button.isEnabled, timeout=PATIENCE_MS)
+        press_next(qtbot, window)
+    done = window.page
+    assert isinstance(done, DonePage)
+    press(qtbot, done.other)
+    assert isinstance(window.page, PcPage)
+
+
+def test_a_start_that_fails_shows_the_last_words_of_the_log(qtbot, open_wizard, tmp_path):
+    log = tmp_path / "start.log"
+    log.write_text("loading\nThe port 8080 is taken.\n", "utf-8")
+    window = open_wizard(
+        start=lambda _config: pretend_start(log),
+        wait_until_ready=lambda _started, _timeout_s: False,
+    )
+    to_download(qtbot, window, "tiny", "")
+    for _page in ("tune", "done"):
+        qtbot.waitUntil(window.next_button.isEnabled, timeout=PATIENCE_MS)
+        press_next(qtbot, window)
+    done = window.page
+    assert isinstance(done, DonePage)
+    press(qtbot, done.start)
+    qtbot.waitUntil(lambda: "The port 8080 is taken." in done.status.text(), timeout=PATIENCE_MS)
+    assert done.start.isEnabled()
