@@ -16,6 +16,7 @@ from engine.core.placement import (
     model_config_of,
     page_tokens_of,
     state_bytes,
+    vocabulary_bytes,
     weight_parts,
     workspace_bytes,
 )
@@ -39,7 +40,7 @@ class ModelNumbers:
         kv_token_bytes: keys, values and index keys of one token.
         state_bytes: recurrent states of one sequence.
         parallel: sequences that run together.
-        workspace_bytes: activations and logits.
+        workspace_bytes: activations, logits and vocabulary.
         trained_context: tokens that the model was trained for.
     """
 
@@ -126,7 +127,7 @@ def numbers_of_header(header: ModelHeader, config: RunConfig | None = None) -> M
         kv_token_bytes=-(-kv_page_bytes(model, config.kv_type, page_tokens) // page_tokens),
         state_bytes=state_bytes(model),
         parallel=config.parallel,
-        workspace_bytes=workspace_bytes(model, config),
+        workspace_bytes=workspace_bytes(model, config) + vocabulary_bytes(model),
         trained_context=model.context_length,
     )
 

@@ -29,6 +29,9 @@ PAGE_TOKENS = 256  # rounded down to a multiple of the model's block ratio
 
 # Python, the libraries, the kernels and the front: measured 130 MB resident before a model is loaded.
 PROGRAM_BYTES = 200 << 20
+# Tokenizers of front and worker and the trie that grammars search: 1,430 bytes a token measured for the
+# worker's with 248,320 tokens, the front's tokenizer has no trie.
+_TOKEN_BYTES = 2000
 # Left to the system and to other programs when RAM is counted as a whole.
 SYSTEM_RESERVE_BYTES = 1 << 30
 # A "32 GB" kit reports 31.x GiB because firmware keeps some: sizes may miss by this share.
@@ -133,6 +136,12 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
             Tier.RAM,
             workspace_bytes(model, config),
             f"activations of {config.prompt_chunk} rows and logits",
+        ),
+        PlacedPart(
+            "Vocabulary",
+            Tier.RAM,
+            vocabulary_bytes(model),
+            f"{model.vocab_size} tokens, for texts and for grammars",
         ),
         PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server"),
     ]
@@ -261,6 +270,11 @@ def checkpoint_bytes(model: ModelConfig) -> int:
     if model.ple is not None:
         total += (model.ple.conv_kernel - 1) * model.ple.ngram_size * width
     return 4 * (total + width)
+
+
+def vocabulary_bytes(model: ModelConfig) -> int:
+    """Bytes of the vocabulary in front and worker together."""
+    return model.vocab_size * _TOKEN_BYTES
 
 
 def workspace_bytes(model: ModelConfig, config: RunConfig) -> int:

@@ -19,6 +19,7 @@ from engine.core.placement import (
     place_on_cpu,
     require_private_memory,
     state_bytes,
+    vocabulary_bytes,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -97,7 +98,7 @@ def test_the_verdict_follows_memory_and_says_the_sizes(
 ) -> None:
     placement = place_on_cpu(machine(total, free), header, RunConfig(session_cache_mib=0))
     assert placement.verdict is verdict
-    assert "216.6 MiB needed" in placement.reasons[0]
+    assert "217.4 MiB needed" in placement.reasons[0]
     assert ("1.0 GiB is left to the system" in placement.reasons[0]) == (total < 1)
 
 
@@ -159,3 +160,12 @@ def test_a_draft_head_in_the_file_is_one_part() -> None:
     )
     assert expected > 0
     assert {part.name: part.num_bytes for part in placement.parts}["MTP layer"] == expected
+
+
+def test_a_large_vocabulary_takes_memory_of_its_own(header: ModelHeader) -> None:
+    """Tokenizers and the grammars' trie: measured 356 MB in the worker with 248,320 tokens."""
+    placement = place_on_cpu(machine(32.0, 24.0), header, RunConfig())
+    part = next(part for part in placement.parts if part.name == "Vocabulary")
+    model = model_config_of(header)
+    assert part.num_bytes == vocabulary_bytes(model)
+    assert vocabulary_bytes(dataclasses.replace(model, vocab_size=248_320)) > 356_000_000
