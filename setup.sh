@@ -313,6 +313,7 @@ leave_nothing() { # after an uninstallation: what only this script can remove
 make_venv
 : >"$made"
 if [ "$mode" = test ]; then
+  [ -f requirements/dev.txt ] || fail 2 "a release brings no tests. Get the sources to run them."
   install_set dev "Installing the engine and the tools for development (about 400 MB on disk; takes minutes) ..."
 elif ! is_installed dev && ! is_installed app; then
   install_set base "Installing the engine (about 200 MB on disk; a minute, more on a slow connection) ..."

@@ -260,11 +260,13 @@ def start_former(root: Path) -> None:
 
 def bring_calibration_in_line(config: Path) -> None:
     """Take over what calibration found out on this machine; take out what belongs to another one."""
-    from engine.core.calibration import apply_calibration, calibration_key  # noqa: PLC0415
-    from engine.core.machine import probe_machine  # noqa: PLC0415
+    from engine.core.calibration import (  # noqa: PLC0415
+        apply_calibration,
+        calibration_key_here,
+    )
 
     try:
-        key = calibration_key(load_config(config), probe_machine())
+        key = calibration_key_here(load_config(config))
         apply_calibration(config, load_settings().data_dir, key)
     except (EngineError, OSError) as error:
         logger.warning("the calibration of %s is not looked at: %s", config, error)

@@ -27,7 +27,7 @@ from engine.core.calibration import (
     Finding,
     SettingValue,
     calibrated_settings,
-    calibration_key,
+    calibration_key_here,
     explicit_settings,
     read_calibrations,
     save_calibration,
@@ -150,7 +150,7 @@ def _prepare(arguments: argparse.Namespace) -> _Task:
     machine = probe_machine()
     ours = calibrated_settings(config, data_dir)
     base = _without(config, ours)
-    key = calibration_key(base, machine)
+    key = calibration_key_here(base)
     known = read_calibrations(data_dir).get(key)
     situation = Situation(base, machine, read_cores(), count_sockets(), cpu_limit())
     planned, skipped = plan_steps(STEPS, situation, _by_hand(base))

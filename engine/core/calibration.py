@@ -20,11 +20,13 @@ from engine.core.config_file import load_config, parse_config
 from engine.core.errors import ConfigError, InputError
 from engine.core.files import keep_backup, read_json, write_json
 from engine.core.gguf_header import find_shards
-from engine.core.machine import Machine
+from engine.core.gpu import probe_gpus
+from engine.core.machine import Machine, probe_machine
 
 logger = logging.getLogger(__name__)
 
 CALIBRATION_FORMAT: Literal[1] = 1
+GPU_PATIENCE_S = 5.0  # for a driver to name its cards
 
 SettingValue = int | float
 
@@ -91,6 +93,13 @@ def calibration_key(config: RunConfig, machine: Machine, gpus: Sequence[str] = (
             f"context {config.context or 'default'}, {config.kv_type}, ops {config.ops}",
         )
     )
+
+
+def calibration_key_here(config: RunConfig) -> str:
+    """The key of this machine and a config."""
+    cards = probe_gpus(GPU_PATIENCE_S).cards
+    gpus = [f"{card.name}, {card.vram_total_bytes / (1 << 30):.0f} GiB" for card in cards]
+    return calibration_key(config, probe_machine(), gpus)
 
 
 def read_calibrations(data_dir: Path) -> dict[str, Calibration]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
 from pathlib import Path
 
+from engine.core.ascii_folders import use_ascii_folders
+from engine.core.errors import EngineError
+from engine.core.settings import load_settings
 from engine.worker.blas_threads import limit_blas_threads
 
 
@@ -18,6 +22,8 @@ def main() -> int:
     arguments = parser.parse_args()
 
     limit_blas_threads()
+    with contextlib.suppress(EngineError):  # unusable settings are said by whoever needs them
+        use_ascii_folders(load_settings().data_dir / "cache")
     from engine.worker.channel import open_channel  # noqa: PLC0415  # may import numpy
 
     channel = open_channel()
