@@ -211,6 +211,9 @@ def take_over(texts: Texts, root: Path = PROGRAM_DIR, *, is_quiet: bool = False)
         raise ResourceError(sentence, code="self_test_failed", params={"reason": adoption.reason})
     if sentence and not is_quiet:
         say(sentence)
+    config = load_settings().active_config
+    if adoption.outcome in {Outcome.FIRST, Outcome.UPDATED} and config is not None:
+        bring_calibration_in_line(config)
     return adoption.root
 
 
