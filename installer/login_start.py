@@ -50,6 +50,11 @@ def set_login_start(
         ) from error
 
 
+def is_portable(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this copy keeps all beside itself and changes nothing of the system."""
+    return bool(environment.get("STRATUM_HOME"))
+
+
 def autostart_file(environment: Mapping[str, str] = os.environ) -> Path:
     """Where a Linux desktop looks for it."""
     config = environment.get("XDG_CONFIG_HOME", "")

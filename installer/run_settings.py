@@ -7,7 +7,6 @@ old file beside it: installing again must not take away what a person set by han
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
 from engine.core.catalog import Catalog, CatalogModel, Sampling
@@ -19,7 +18,7 @@ from engine.core.files import keep_backup, write_json
 from engine.core.settings import Settings, load_settings, save_settings
 from installer.choices import Choices
 from installer.download.installed import InstalledModel
-from installer.login_start import set_login_start
+from installer.login_start import is_portable, set_login_start
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +86,7 @@ def remember_installation(choices: Choices, data_dir: Path, config_path: Path) -
         save_settings(changed)
     # A portable copy, whose settings lie beside it, changes nothing of the system.
     was_on = bool((settings.model_extra or {}).get("starts_at_login"))
-    if was_on != choices.starts_at_login and not os.environ.get("STRATUM_HOME"):
+    if was_on != choices.starts_at_login and not is_portable():
         set_login_start(PROGRAM_DIR, is_on=choices.starts_at_login)
     return changed
 

@@ -23,10 +23,12 @@ from pathlib import Path
 
 import psutil
 
+from engine.core.errors import ResourceError
 from engine.core.settings import live_engine_record, settings_path
 from installer.download.installed import InstalledModel, installed_models, remove_model
 from installer.entries import EntrySystem, MadeEntry, remove_entries
 from installer.errors import InstallError
+from installer.login_start import is_portable, set_login_start
 from installer.program import RELEASE_NAME, folder_bytes, read_record, record_path
 
 logger = logging.getLogger(__name__)
@@ -162,6 +164,11 @@ def remove(inventory: Inventory, keep: Keep, entries: EntrySystem | None = None)
     kept = {part for part, is_kept in _KEPT.items() if getattr(keep, is_kept)}
     stays = {part for part in kept if inventory.has(part)}
     problems: list[str] = []
+    if not is_portable():
+        try:
+            set_login_start(inventory.root, is_on=False)
+        except ResourceError as error:
+            problems.append(error.message)
     for item in inventory.items:
         if item.part in kept or item.part is Part.PROGRAM:
             continue

@@ -10,7 +10,7 @@ from engine.core.errors import EngineError
 from installer.errors import StoppedError
 from installer.steps import Step, Tuning
 from installer.tune import TuneProgress, TuneRun
-from installer.tune_words import tuning_words
+from installer.tune_words import setting_name, tuning_words
 from installer.wizard.background import Report, run_in_background
 from installer.wizard.page import Details, Page, text_label
 from installer.wizard.session import Session
@@ -101,7 +101,12 @@ class TunePage(Page):
             self.bar.setRange(0, progress.total)
             self.bar.setValue(progress.done)
             self.status.setText(
-                self.say("running", name=progress.name, done=progress.done, total=progress.total)
+                self.say(
+                    "running",
+                    name=setting_name(progress.name, self.session.texts),
+                    done=progress.done,
+                    total=progress.total,
+                )
             )
             self.bar.setAccessibleName(self.status.text())
         if progress.line:
