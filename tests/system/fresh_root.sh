@@ -23,6 +23,13 @@ copy_to() {
     tar --null --ignore-failed-read -T - -cf - 2>/dev/null) | tar -xf - -C "$root/$1"
 }
 
+# The network of this machine: its certificates, proxy and index are the new system's too.
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+network=()
+for name in PIP_CERT PIP_INDEX_URL http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+  [ -z "${!name:-}" ] || network+=("$name=${!name}")
+done
+
 inside() { # inside COMMAND...: in the root, with mounts and processes of its own
   unshare --mount --pid --fork --kill-child sh -c '
     set -e
@@ -30,7 +37,7 @@ inside() { # inside COMMAND...: in the root, with mounts and processes of its ow
     cp /etc/resolv.conf "$1/etc/resolv.conf"
     root=$1; shift
     exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "$@"
-  ' sh "$root" "$@"
+  ' sh "$root" ${network[@]+"${network[@]}"} "$@"
 }
 
 as_root="srv/My Programs ünï 中文"

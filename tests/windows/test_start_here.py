@@ -139,7 +139,8 @@ def test_the_uv_of_a_release_makes_the_environment(wine: Wine, folder: Path, sta
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert "Preparing Python" in done.stdout
     assert started(folder)["arguments"] == ["--headless"]
-    assert not (wine.work / "home" / ".local").exists()
+    users = wine.work / "prefix" / "drive_c" / "users"
+    assert not [path for path in users.rglob("uv") if path.is_dir()]  # all of it is in our folder
 
 
 @pytest.mark.wine
