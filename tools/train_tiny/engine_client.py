@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import cast
 
+ROOT = Path(__file__).parents[2]
 START_SECONDS = 120.0
 
 
@@ -37,9 +38,14 @@ class Engine:
 
     def __init__(self, model: Path, python: str = sys.executable) -> None:
         """Starts the server on a free port."""
-        command = [python, "-m", "engine", "serve", "--port", "0", "--model", str(model)]
+        command = [python, "-m", "engine", "serve", "--port", "0", "--model", str(model.resolve())]
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
         )
         self._url = self._wait_for_address()
 

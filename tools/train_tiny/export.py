@@ -89,7 +89,8 @@ def export(folder: Path, out: Path, template_path: Path) -> None:
     writer.add_metadata("general.license", "mit")
     writer.add_metadata(
         "general.description",
-        "The tiny model bundled with Stratum, trained from scratch on WordNet 3.0 definitions.",
+        "The tiny model bundled with Stratum, trained from scratch on WordNet 3.0, short functions "
+        "of the Python library and made-up tasks.",
     )
     writer.add_metadata("general.file_type", FILE_TYPE_MOSTLY_Q8_0, GgufValueType.UINT32)
     writer.add_metadata("general.quantization_version", QUANTISATION_VERSION, GgufValueType.UINT32)

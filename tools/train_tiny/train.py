@@ -7,7 +7,6 @@ probe shows that the model copies random tokens.
 
 import json
 import logging
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -34,7 +33,6 @@ from tools.train_tiny.wordnet import read_meanings
 logger = logging.getLogger(__name__)
 
 WARMUP_STEPS = 60
-FINAL_RATE = 0.03
 CHECKPOINT_EVERY_S = 240.0
 LOG_EVERY = 20
 MTP_SHARE = 0.5  # of the rows; the draft head sees less than the trunk, and costs a tenth
@@ -72,9 +70,8 @@ def prepare_tokenizer(options: TrainOptions) -> Path:
 
 
 def _rate(step: int, spent: float) -> float:
-    """Learning-rate factor: linear warm-up by steps, then cosine by time spent (0 to 1)."""
-    warm = min(1.0, (step + 1) / WARMUP_STEPS)
-    return warm * (FINAL_RATE + (1 - FINAL_RATE) * 0.5 * (1 + math.cos(math.pi * min(1.0, spent))))
+    """Learning-rate factor: linear warm-up by steps, then linear to zero by time spent (0 to 1)."""
+    return min(1.0, (step + 1) / WARMUP_STEPS) * max(0.0, 1.0 - spent)
 
 
 def _to_torch(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
