@@ -44,8 +44,8 @@ _START_S = 900.0  # a large model from a hard disk
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the result is the exit status."""
-    options = _parser().parse_args(arguments)
     _open_missing_streams()
+    options = _parser().parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):  # a pipe on Windows has another encoding
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
@@ -67,7 +67,7 @@ def _guarded(options: argparse.Namespace, texts: Texts) -> int:
         return _run(options, texts)
     except EngineError as error:
         logger.info("ended with %s", error.code, exc_info=True)
-        return _fail(error, texts, as_json=options.json)
+        return _fail(error, options, texts)
     except KeyboardInterrupt:
         sys.stderr.write(f"\n{texts.say('cli.stopped')}\n")
         return EXIT_INTERRUPTED
@@ -82,7 +82,7 @@ def _guarded(options: argparse.Namespace, texts: Texts) -> int:
             code="unexpected",
             params={"reason": reason},
         )
-        return _fail(unexpected, texts, as_json=options.json)
+        return _fail(unexpected, options, texts)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -125,7 +125,7 @@ def _run(options: argparse.Namespace, texts: Texts) -> int:
         texts = Texts(installation.choices.language)
     if options.at_login:
         return _start_at_login(installation, texts)
-    if not (options.headless or options.json or options.yes or options.calibrate):
+    if _is_window_wanted(options):
         if installation.is_finished and not _wants_wizard(options):
             return _start_installed(installation.config_path, texts)
         reason = _why_no_window()
@@ -235,9 +235,13 @@ def _take_over(texts: Texts, *, is_quiet: bool = False) -> bool:
 
 
 def _start_at_login(installation: Installation, texts: Texts) -> int:
-    """Start what is installed and say nothing; a login is no time for questions."""
+    """Start what is installed and say nothing; or go on with the download that was asked for."""
     from installer.launch import start  # noqa: PLC0415
 
+    if not installation.is_finished and installation.choices.resumes_at_login:
+        from installer.wizard.app import run_wizard  # noqa: PLC0415  # Qt is not always there
+
+        return 0 if _why_no_window() else run_wizard(installation)
     config = installation.config_path
     if installation.is_finished and config is not None and _take_over(texts, is_quiet=True):
         start(config)
@@ -287,13 +291,26 @@ def _why_no_window() -> str:
     return ""
 
 
-def _fail(error: EngineError, texts: Texts, *, as_json: bool) -> int:
+def _fail(error: EngineError, options: argparse.Namespace, texts: Texts) -> int:
+    """Say it where the person looks: on the terminal, or in a window where there is none."""
     sentence = texts.error(error)
-    if as_json:
+    if options.json:
         report = {"ok": False, "code": error.code, "message": sentence, "params": error.params}
         sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
     sys.stderr.write(f"installer: {sentence}\n")
+    if _is_window_wanted(options) and not sys.stderr.isatty() and not _why_no_window():
+        from installer.wizard.app import show_error  # noqa: PLC0415  # Qt is not always there
+
+        show_error(texts.say("app.title"), sentence)
     return error.exit_status
+
+
+def _is_window_wanted(options: argparse.Namespace) -> bool:
+    in_terminal = (
+        *(options.headless, options.json, options.yes, options.at_login),
+        *(options.check, options.calibrate, options.repair, options.uninstall),
+    )
+    return not any(in_terminal)
 
 
 def _log_path() -> Path:

@@ -25,6 +25,7 @@ class Choices(BaseModel):
         effort: thinking level of requests that name none.
         data_dir: where models, chats and caches go.
         starts_at_login: whether Stratum starts when the person logs in.
+        resumes_at_login: whether an unfinished download goes on after a restart of the PC.
         accepted_licence: address of the licence that was accepted.
         mirror: address of the hub to download from.
         search: folders with model files that the person has already.
@@ -41,6 +42,7 @@ class Choices(BaseModel):
     effort: Effort | None = None
     data_dir: UsablePath | None = None
     starts_at_login: bool = False
+    resumes_at_login: bool = False
     accepted_licence: str | None = None
     mirror: str | None = None
     search: tuple[Path, ...] = ()

@@ -86,7 +86,8 @@ def remember_installation(choices: Choices, data_dir: Path, config_path: Path) -
         save_settings(changed)
     # A portable copy, whose settings lie beside it, changes nothing of the system.
     was_on = bool((settings.model_extra or {}).get("starts_at_login"))
-    if was_on != choices.starts_at_login and not is_portable():
+    is_wrong = was_on != choices.starts_at_login or choices.resumes_at_login
+    if is_wrong and not is_portable():
         set_login_start(PROGRAM_DIR, is_on=choices.starts_at_login)
     return changed
 

@@ -118,6 +118,7 @@ TEXTS: Final[dict[str, str]] = {
     "download.prepare": "准备(&P)",
     "download.pause": "暂停(&P)",
     "download.resume": "继续(&G)",
+    "download.after_restart": "电脑重启后自动继续(&O)",
     "download.cancel": "取消下载(&W)",
     "download.cancel_title": "取消下载？",
     "download.cancel_question": "已下载的内容会被删除。如果想以后继续，只需关闭窗口。",

@@ -118,6 +118,7 @@ TEXTS: Final[dict[str, str]] = {
     "download.prepare": "&Prepare",
     "download.pause": "&Pause",
     "download.resume": "&Go on",
+    "download.after_restart": "G&o on by itself after a restart of the PC",
     "download.cancel": "Cancel the do&wnload",
     "download.cancel_title": "Cancel the download?",
     "download.cancel_question": "What was fetched so far is deleted. To go on later instead, just close the window.",

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from types import TracebackType
 
-from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QApplication, QMessageBox
 
 from engine.core.errors import EngineError
 from installer.steps import Installation, Step
@@ -34,11 +34,7 @@ def run_wizard(
         installation: the steps.
         check_program: run in the background when the model is ready; its error is shown.
     """
-    app = QApplication.instance() or QApplication(sys.argv[:1])
-    if not isinstance(app, QApplication):
-        raise TypeError("another kind of Qt application runs already")
-    app.setApplicationName("Stratum")
-    app.setDesktopFileName("stratum-setup")
+    app = _application()
     # With a sign beside the clock the window may be hidden while the download goes on.
     app.setQuitOnLastWindowClosed(False)
     set_up_look(app)
@@ -49,6 +45,27 @@ def run_wizard(
     if check_program is not None:
         _check_when_ready(window, check_program)
     return app.exec()
+
+
+def show_error(title: str, sentence: str) -> None:
+    """Show one sentence until it is closed, for a start that does not come as far as the wizard."""
+    app = _application()
+    set_up_look(app)
+    box = QMessageBox(QMessageBox.Icon.Warning, title, sentence)
+    box.setTextFormat(Qt.TextFormat.PlainText)
+    box.setStandardButtons(QMessageBox.StandardButton.Close)
+    box.finished.connect(app.quit)
+    box.show()
+    app.exec()
+
+
+def _application() -> QApplication:
+    app = QApplication.instance() or QApplication(sys.argv[:1])
+    if not isinstance(app, QApplication):
+        raise TypeError("another kind of Qt application runs already")
+    app.setApplicationName("Stratum")
+    app.setDesktopFileName("stratum-setup")
+    return app
 
 
 def _error_hook(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.catalog_file import PROGRAM_DIR
+from engine.core.catalog_file import PROGRAM_DIR, load_catalog
 from engine.core.config_file import load_config
 from engine.core.settings import load_settings
 from installer.__main__ import main
@@ -242,8 +242,6 @@ def test_a_measurement_that_fails_does_not_undo_the_installation(
 def test_a_mistake_in_models_json_is_one_sentence(home, monkeypatch, capsys, tmp_path):
     broken = tmp_path / "models.json"
     broken.write_text('{"format": 1}', "utf-8")
-    from engine.core.catalog_file import load_catalog  # noqa: PLC0415  # the real one
-
     monkeypatch.setattr("installer.__main__.load_catalog", lambda: load_catalog(broken))
     assert main(arguments()) == 2
     said = capsys.readouterr().err
@@ -277,3 +275,32 @@ def test_help_is_quick_and_names_every_option(run):
     assert time.monotonic() - began < 20
     for option in ("--check", "--calibrate", "--repair", "--uninstall", "--yes", "--no-start"):
         assert option in done.stdout
+
+
+def test_an_error_before_the_window_is_shown_where_there_is_no_terminal(
+    home, monkeypatch, tmp_path, capsys
+):
+    shown = []
+    broken = tmp_path / "models.json"
+    broken.write_text("{}", "utf-8")
+    monkeypatch.setattr("installer.__main__.load_catalog", lambda: load_catalog(broken))
+    monkeypatch.setattr("installer.__main__._why_no_window", lambda: "")
+    monkeypatch.setattr("installer.wizard.app.show_error", lambda *words: shown.append(words))
+    assert main([]) == 2
+    assert "models.json has a mistake" in shown[0][1]
+    assert main(["--headless"]) == 2
+    assert len(shown) == 1
+
+
+def test_at_login_nothing_is_started_that_is_not_installed(home, monkeypatch):
+    monkeypatch.setattr("installer.launch.start", lambda _config: pytest.fail("started"))
+    assert main(["--at-login"]) == 0
+
+
+def test_at_login_what_is_installed_is_started_without_its_page(home, hub, catalog, monkeypatch):
+    started = []
+    assert main(arguments("--model", "tiny")) == 0
+    monkeypatch.setattr("installer.launch.start", started.append)
+    monkeypatch.setattr("webbrowser.open", lambda _url: pytest.fail("opened"))
+    assert main(["--at-login"]) == 0
+    assert started == [home / "data" / "configs" / "tiny.json"]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import enum
 import threading
 
-from PySide6.QtWidgets import QHBoxLayout, QMessageBox, QProgressBar, QPushButton
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QMessageBox, QProgressBar, QPushButton
 
+from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.errors import EngineError
 from installer.download.installed import InstalledModel
 from installer.download.job import DownloadJob
 from installer.download.plan import DownloadPlan
 from installer.download.progress import DownloadProgress, Phase
 from installer.errors import CancelledError, PreparationError, StoppedError
+from installer.login_start import is_portable, set_login_start
 from installer.progress_words import plan_lines, progress_words
 from installer.steps import Step
 from installer.wizard.background import Report, run_in_background
@@ -60,6 +62,8 @@ class DownloadPage(Page):
         self.without_head = QPushButton(self.say("without_head"))
         self.other_folder = QPushButton(self.say("other_folder"))
         self.other_model = QPushButton(self.say("other_model"))
+        self.after_restart = QCheckBox(self.say("after_restart"))
+        self.after_restart.setChecked(session.installation.choices.resumes_at_login)
         self.details = Details(session.texts.say("button.details"))
         for widget in (self.status, self.bar, self.figures, self.error):
             self.body.addWidget(widget)
@@ -72,9 +76,11 @@ class DownloadPage(Page):
                 buttons.addWidget(button)
             buttons.addStretch(1)
             self.body.addLayout(buttons)
+        self.body.addWidget(self.after_restart)
         self.body.addWidget(self.details)
         self.body.addStretch(1)
         self.start.clicked.connect(self.begin)
+        self.after_restart.toggled.connect(self._set_after_restart)
         self.pause.clicked.connect(self.pause_or_resume)
         self.cancel.clicked.connect(self._ask_to_cancel)
         self.without_head.clicked.connect(self._go_on_without_head)
@@ -257,6 +263,12 @@ class DownloadPage(Page):
         for button in (self.other_folder, self.other_model):
             button.setVisible(is_error)
 
+    def _set_after_restart(self, is_on: bool) -> None:  # Qt's signal
+        installation = self.session.installation
+        choices = installation.choices.model_copy(update={"resumes_at_login": is_on})
+        installation.choose(choices)
+        set_login_start(PROGRAM_DIR, is_on=is_on)
+
     def _go_on_without_head(self) -> None:
         installation = self.session.installation
         installation.choose(installation.choices.model_copy(update={"has_draft_head": False}))
@@ -288,6 +300,8 @@ class DownloadPage(Page):
         self.pause.setVisible(self.is_busy())
         self.pause.setText(self.say("resume" if state is State.PAUSED else "pause"))
         self.cancel.setVisible(self.is_busy())
+        lasts = state not in (State.PLANNING, State.DONE)
+        self.after_restart.setVisible(lasts and not is_portable())
         if not again:
             self.error.hide()
         for button in (self.without_head, self.other_folder, self.other_model):

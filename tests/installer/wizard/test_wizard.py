@@ -491,3 +491,22 @@ def test_a_start_that_fails_shows_the_last_words_of_the_log(qtbot, open_wizard, 
     press(qtbot, done.start)
     qtbot.waitUntil(lambda: "The port 8080 is taken." in done.status.text(), timeout=PATIENCE_MS)
     assert done.start.isEnabled()
+
+
+def test_a_download_goes_on_after_a_restart_only_when_asked_to(
+    qtbot, open_wizard, hub, catalog, monkeypatch
+):
+    asked: list[bool] = []
+    monkeypatch.setattr(
+        "installer.wizard.pages.download.set_login_start",
+        lambda _root, *, is_on: asked.append(is_on),
+    )
+    monkeypatch.setattr("installer.wizard.pages.download.is_portable", lambda: False)
+    window = open_wizard(catalog)
+    page = to_download(qtbot, window, "m", hub.endpoint)
+    assert not page.after_restart.isChecked()
+    assert asked == []
+    page.after_restart.setChecked(True)
+    assert window.page.session.installation.choices.resumes_at_login
+    page.after_restart.setChecked(False)
+    assert asked == [True, False]
