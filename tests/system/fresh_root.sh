@@ -44,7 +44,9 @@ as_root="srv/My Programs ünï 中文"
 copy_to "$as_root"
 echo "== as root, without any Python"
 inside HOME=/root "/$as_root/setup.sh" --demo --prompt "Who are you?"
-inside HOME=/root "/$as_root/setup.sh" --check --json >"$folder/check.json"
+status=0 # 1 means: only the bundled model can run here
+inside HOME=/root "/$as_root/setup.sh" --check --json >"$folder/check.json" || status=$?
+[ "$status" -le 1 ]
 grep -q '^{' "$folder/check.json"
 
 echo "== as a plain user with an empty home"

@@ -92,7 +92,7 @@ def stub(folder: Path, name: str, *lines: str) -> str:
 
 
 @pytest.mark.wine
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_with_a_python_on_the_path_it_installs_and_the_second_start_is_at_once(
     wine: Wine, folder: Path, start
 ):
@@ -131,7 +131,7 @@ def test_with_a_python_on_the_path_it_installs_and_the_second_start_is_at_once(
 
 
 @pytest.mark.wine
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_uv_of_a_release_makes_the_environment(wine: Wine, folder: Path, start):
     (folder / "bin").mkdir()
     shutil.copy2(wine.uv, folder / "bin" / "uv.exe")

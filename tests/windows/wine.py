@@ -86,7 +86,7 @@ class Wine:
         return "Z:\\w\\" + str(path.relative_to(self.work)).replace("/", "\\")
 
     def run(
-        self, *words: str, cwd: Path, timeout_s: float = 280, **environment: str
+        self, *words: str, cwd: Path, timeout_s: float = 400, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a Windows command line in a folder below `work`; all that it started ends with it."""
         return self._enter("wine", *words, cwd=cwd, timeout_s=timeout_s, **environment)
