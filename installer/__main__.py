@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
-import importlib.util
 import io
 import json
 import logging
@@ -276,8 +275,10 @@ def _why_no_window() -> str:
 
     Asked before Qt is: without a screen, or without one library of X11, Qt ends the whole process.
     """
-    if importlib.util.find_spec("PySide6") is None:
-        return "PySide6"
+    try:
+        import PySide6.QtWidgets  # noqa: F401, PLC0415  # it, or a library that it needs, may be missing
+    except ImportError as error:
+        return str(error)
     if sys.platform == "win32" or os.environ.get("QT_QPA_PLATFORM") == "offscreen":
         return ""
     if os.environ.get("WAYLAND_DISPLAY"):

@@ -280,6 +280,7 @@ def test_help_is_quick_and_names_every_option(run):
 def test_an_error_before_the_window_is_shown_where_there_is_no_terminal(
     home, monkeypatch, tmp_path, capsys
 ):
+    pytest.importorskip("PySide6.QtWidgets", exc_type=ImportError)
     shown = []
     broken = tmp_path / "models.json"
     broken.write_text("{}", "utf-8")
@@ -304,3 +305,12 @@ def test_at_login_what_is_installed_is_started_without_its_page(home, hub, catal
     monkeypatch.setattr("webbrowser.open", lambda _url: pytest.fail("opened"))
     assert main(["--at-login"]) == 0
     assert started == [home / "data" / "configs" / "tiny.json"]
+
+
+def test_a_missing_library_of_qt_is_named_and_the_terminal_takes_over(run, tmp_path):
+    broken = tmp_path / "packages" / "PySide6"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('libEGL.so.1 is not there')", "utf-8")
+    done = run("--model", "tiny", DISPLAY=":1", PYTHONPATH=str(broken.parent), QT_QPA_PLATFORM="")
+    assert "libEGL.so.1 is not there" in done.stdout
+    assert done.returncode == 2  # nobody can be asked
