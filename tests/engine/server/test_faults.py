@@ -67,7 +67,9 @@ def test_a_slow_reader_pauses_the_generation_and_gets_everything_in_the_end(serv
         }
     ).encode()
     connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)  # else the system reads ahead
+    connection.setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17
+    )  # else the system reads ahead
     connection.settimeout(10)
     connection.connect(("127.0.0.1", server.port))
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"

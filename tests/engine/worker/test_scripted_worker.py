@@ -77,7 +77,9 @@ async def test_an_answer_streams_in_order_and_ends_with_the_stop_id(open_client)
     assert client.ready.context == 512
     assert client.progress == Progress("weights", 4000, 4000)
     messages = [message async for message in client.submit(start())]
-    assert [m.read for m in messages if isinstance(m, PromptProgress)] == [1, 2, 3]
+    read = [m.read for m in messages if isinstance(m, PromptProgress)]
+    assert read == [1, 2, 3][-len(read) :]  # what nobody has fetched yet is merged
+    assert read
     assert [m.token_ids for m in messages if isinstance(m, Tokens)] == [(20,), (21,), (22,), (1,)]
     done = messages[-1]
     assert isinstance(done, Done)
