@@ -80,7 +80,7 @@ async def test_an_answer_streams_in_order_and_ends_with_the_stop_id(open_client)
     read = [m.read for m in messages if isinstance(m, PromptProgress)]
     assert read == [1, 2, 3][-len(read) :]  # what nobody has fetched yet is merged
     assert read
-    assert [m.token_ids for m in messages if isinstance(m, Tokens)] == [(20,), (21,), (22,), (1,)]
+    assert [i for m in messages if isinstance(m, Tokens) for i in m.token_ids] == [20, 21, 22, 1]
     done = messages[-1]
     assert isinstance(done, Done)
     assert (done.reason, done.timings.generated_tokens) == ("stop", 3)
