@@ -344,10 +344,11 @@ case "$mode" in
     "$python" -m mypy
     "$python" -m engine.kernels.build --check
     marks="not slow and not desktop and not wine and not gpu"
-    "$python" -m pytest -q -m "$marks" ${rest[@]+"${rest[@]}"}
+    # Two at a time: most of the time goes into starting servers and commands, and waiting for them.
+    "$python" -m pytest -q -n 2 -m "$marks" ${rest[@]+"${rest[@]}"}
     if [ "$slow" = yes ]; then
       apt_browser
-      "$python" -m pytest -q -m "slow and not desktop and not wine and not gpu" \
+      "$python" -m pytest -q -n 2 -m "slow and not desktop and not wine and not gpu" \
         ${rest[@]+"${rest[@]}"}
     fi
     ;;
