@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -48,6 +49,12 @@ class Engine:
             encoding="utf-8",
         )
         self._url = self._wait_for_address()
+        # Nobody reads the log from here on, but a full pipe would stop the server.
+        threading.Thread(target=self._drain, daemon=True).start()
+
+    def _drain(self) -> None:
+        for _ in self._process.stdout or ():
+            pass
 
     def _wait_for_address(self) -> str:
         said: list[str] = []
