@@ -146,8 +146,10 @@ def test_stopping_it_leaves_the_defaults_says_so_and_ends_the_worker(
     config = write_config(tmp_path)
     script = write_script(tmp_path, {"delay_ms": 200})
     code = (
-        "import sys, engine.commands.calibrate as c, engine.cli as cli\n"
+        "import signal, sys, engine.commands.calibrate as c, engine.cli as cli\n"
         "from engine.core.topology import Core\n"
+        # Ignored by whoever runs the tests in the background, it would be ignored here too.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "c.read_cores = lambda: [Core((i,)) for i in range(4)]\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
