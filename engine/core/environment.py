@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,8 @@ import psutil
 
 from engine.core.cgroup import cpu_limit, memory_limit
 from engine.core.operating_system import architecture, system_name, system_version
+from engine.core.programs import output_of
 
-_NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 _CONTAINER_FILES = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
 
 
@@ -87,19 +86,10 @@ def is_wsl(release: str, distribution: str = "") -> bool:
 
 def cpu_name_by_cpuinfo(timeout_s: float) -> str:
     """The processor's name as py-cpuinfo finds it; empty when it does not in time."""
-    command = [sys.executable, "-m", "cpuinfo", "--json"]
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-            encoding="utf-8",
-            errors="replace",
-            creationflags=_NO_WINDOW,
-        )
-        name = json.loads(done.stdout).get("brand_raw", "")
-    except (OSError, subprocess.SubprocessError, ValueError, AttributeError):
+        facts = json.loads(output_of([sys.executable, "-m", "cpuinfo", "--json"], timeout_s))
+        name = facts.get("brand_raw", "")
+    except (ValueError, AttributeError):
         return ""
     return name.strip() if isinstance(name, str) else ""
 

@@ -11,18 +11,17 @@ from __future__ import annotations
 import importlib
 import logging
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
 
 from engine.core.note import Note
+from engine.core.programs import output_of
 
 logger = logging.getLogger(__name__)
 
 _NVML_CLOCK_MEMORY = 2
-_NO_WINDOW = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 _SMI_FIELDS = (
     "name",
     "memory.total",
@@ -247,20 +246,8 @@ def run_smi(timeout_s: float) -> str:
     program = shutil.which("nvidia-smi")
     if program is None:
         return ""
-    command = [program, f"--query-gpu={','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-            encoding="utf-8",
-            errors="replace",
-            creationflags=_NO_WINDOW,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+    fields = ",".join(_SMI_FIELDS)
+    return output_of([program, f"--query-gpu={fields}", "--format=csv,noheader,nounits"], timeout_s)
 
 
 def read_smi(text: str) -> GpuReport:

@@ -16,9 +16,9 @@ from engine.server.anthropic_blocks import (
     text_of,
     unknown_block,
 )
+from engine.server.chat_messages import ChatMessage, message_entries
 from engine.server.errors import invalid_value, missing
 from engine.server.fields import Fields, objects
-from engine.server.tool_fields import decode_twice
 
 ROLES = ("user", "assistant", "system")
 ERROR_PREFIX = "Error: "
@@ -27,8 +27,6 @@ ERROR_PREFIX = "Error: "
 # make every prompt new from its first token on (spec/api.md section 8).
 BILLING_HEADER = "x-anthropic-billing-header:"
 
-ChatMessage = dict[str, object]
-
 
 def read_messages(body: Fields) -> list[ChatMessage]:
     """The whole conversation, the system prompt first.
@@ -36,11 +34,7 @@ def read_messages(body: Fields) -> list[ChatMessage]:
     Raises:
         ApiError: 400 with the path of the first problem.
     """
-    if body.get("messages") is None:
-        raise missing("messages")
-    entries = decode_twice(body, "messages")
-    if not entries:
-        raise invalid_value("messages", "must hold at least one message")
+    entries = message_entries(body)
     messages: list[ChatMessage] = []
     system = read_system(body)
     if system:

@@ -30,14 +30,23 @@ def read_messages(body: Fields) -> list[ChatMessage]:
     Raises:
         ApiError: 400 with the path of the first problem.
     """
+    messages = [_read_message(entry) for entry in objects(message_entries(body), "messages")]
+    _check_tool_results(messages)
+    return messages
+
+
+def message_entries(body: Fields) -> list[object]:
+    """The entries of `messages`, at least one; also of a list that was encoded twice.
+
+    Raises:
+        ApiError: 400.
+    """
     if body.get("messages") is None:
         raise missing("messages")
     entries = decode_twice(body, "messages")
     if not entries:
         raise invalid_value("messages", "must hold at least one message")
-    messages = [_read_message(entry) for entry in objects(entries, "messages")]
-    _check_tool_results(messages)
-    return messages
+    return entries
 
 
 def _read_message(entry: Fields) -> ChatMessage:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.core import environment
+from engine.core import environment, programs
 from engine.core.cgroup import MemoryLimit
 from engine.core.environment import (
     cpu_name_by_cpuinfo,
@@ -79,8 +79,8 @@ def test_two_names_of_one_processor_are_the_same(one: str, other: str, expected:
 def test_a_package_that_finds_no_name_gives_none(
     printed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = SimpleNamespace(stdout=printed)
-    monkeypatch.setattr(environment.subprocess, "run", lambda *_a, **_k: done)
+    done = SimpleNamespace(stdout=printed, returncode=0)
+    monkeypatch.setattr(programs.subprocess, "run", lambda *_a, **_k: done)
     assert cpu_name_by_cpuinfo(1) == ""
 
 
@@ -88,5 +88,5 @@ def test_a_package_that_takes_too_long_gives_no_name(monkeypatch: pytest.MonkeyP
     def hang(*_arguments: object, **_options: object) -> object:
         raise subprocess.TimeoutExpired("cpuinfo", 1)
 
-    monkeypatch.setattr(environment.subprocess, "run", hang)
+    monkeypatch.setattr(programs.subprocess, "run", hang)
     assert cpu_name_by_cpuinfo(1) == ""
