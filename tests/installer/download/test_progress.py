@@ -112,7 +112,8 @@ def test_the_pc_is_kept_awake_while_a_download_runs_and_only_then(tmp_path, monk
     keeper = SystemdKeepAwake(str(script))
     with keeper.hold("Downloading a model"):
         deadline = time.monotonic() + 20
-        while not log.exists() and time.monotonic() < deadline:
+        # The shell creates the file before it writes the line.
+        while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert "--why=Downloading a model" in log.read_text()
         assert "end" not in log.read_text()
