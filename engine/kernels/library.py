@@ -21,7 +21,7 @@ from engine.kernels import build
 
 log = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 # variant -> bit of stratum_cpu_features(), the best one first
 VARIANTS = {"avx512": 4, "avxvnni": 2, "avx2": 1}
 CPU_VARIABLE = "STRATUM_CPU"
@@ -62,6 +62,7 @@ class HostLibrary:
     Attributes:
         path: its file.
         variants: what this processor can run, the best one first; empty without AVX2.
+        draw: `stratum_draw`: rules, logits, position, number of seen tokens -> token.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,6 +97,9 @@ class HostLibrary:
         self._dll.stratum_set_codebooks.argtypes = [_POINTER]
         self._dll.stratum_replay.restype = ctypes.c_int32
         self._dll.stratum_replay.argtypes = [_POINTER, _POINTER, _INTEGER, _POINTER]
+        self._dll.stratum_draw.restype = _INTEGER
+        self._dll.stratum_draw.argtypes = [_POINTER, _POINTER, _INTEGER, _INTEGER]
+        self.draw: Callable[[int, int, int, int], int] = self._dll.stratum_draw
         self._dll.stratum_check_array.argtypes = [*[_POINTER] * 3, _INTEGER, _POINTER, _POINTER]
         features = int(self._dll.stratum_cpu_features())
         self.variants = tuple(name for name, bit in VARIANTS.items() if features & bit)
