@@ -40,6 +40,7 @@ from engine.sequence.state import SequenceState
 from engine.worker.messages import (
     Done,
     PromptProgress,
+    SamplingParams,
     Start,
     StatusReport,
     Timings,
@@ -119,6 +120,7 @@ class Scheduler:
         constrain: makes what holds a request's answer to its form; None = answers are free.
         is_ready: whether `constrain` can do so at once; others are served before that.
         token_bytes: what a token stands for; None = thinking may be ended inside a character.
+        new_sampler: makes what chooses a request's tokens.
     """
 
     def __init__(
@@ -132,6 +134,7 @@ class Scheduler:
         constrain: Callable[[Start], AnswerConstraint] | None = None,
         is_ready: Callable[[Start], bool] = lambda _: True,
         token_bytes: Callable[[int], bytes] | None = None,
+        new_sampler: Callable[[SamplingParams], Sampler] = Sampler,
     ) -> None:
         self._model = model
         self._limits = limits
@@ -142,6 +145,7 @@ class Scheduler:
         self._constrain = constrain
         self._is_ready = is_ready
         self._token_bytes = token_bytes
+        self._new_sampler = new_sampler
         self._waiting: deque[Start] = deque()
         self._running: list[RunningRequest] = []
         self._open: frozenset[RunningRequest] = frozenset()  # in the pass that is left open
@@ -287,7 +291,7 @@ class Scheduler:
                 start=start,
                 state=state,
                 rules=AnswerRules(start, self._limits.context, self._token_bytes),
-                sampler=Sampler(start.sampling),
+                sampler=self._new_sampler(start.sampling),
                 visit=Visit(self._sessions, start.prompt, start.shared_prefix, start.turn_start),
                 began_at=self._clock(),
                 constraint=constraint,
@@ -311,6 +315,8 @@ class Scheduler:
     def _choose_parts(self) -> list[_Part]:
         """The next pass: all short steps, and prompts; one of the two when these take long."""
         windows = self._windows()
+        if len(windows) == len(self._running):
+            return windows
         room = self._limits.prompt_chunk - sum(part.num_rows - 1 for part in windows)
         if windows:
             room = min(room, self._budget.most_rows(self._limits.prompt_chunk))
@@ -378,16 +384,18 @@ class Scheduler:
             return
         if result is None:
             return
-        for index, part in enumerate(parts):
+        rows_of_logits = iter(result.logits)  # one for each part that has all its rows
+        for part in parts:
             request, is_last = part.request, part.is_last
+            logits = next(rows_of_logits) if is_last else None
             request.state.commit(part.num_rows)
             request.visit.note(request.state)
             if request.is_cancelled:
                 continue
             if request.first_token_at is None:
                 self._report_prompt(request)
-            if is_last:
-                self._choose_token(request, result.logits_of(index)[-1])
+            if logits is not None:
+                self._choose_token(request, logits)
 
     def _compute(self, parts: Sequence[_Part]) -> PassResult | None:
         """The result, or None when the pass was left because of a cancelled request."""

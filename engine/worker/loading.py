@@ -25,6 +25,7 @@ from engine.core.placement import (
     require_private_memory,
 )
 from engine.core.settings import load_settings
+from engine.decode.sampling import Sampler
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
 from engine.gguf.reader import GgufFile
@@ -34,6 +35,7 @@ from engine.ops.base import Ops
 from engine.ops.select import make_ops
 from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
+from engine.worker.messages import SamplingParams
 from engine.worker.session_files import SessionFile, session_key
 
 logger = logging.getLogger(__name__)
@@ -73,6 +75,10 @@ class LoadedModel:
     def ops(self) -> Ops:
         """The operations that compute."""
         return self.model.ops
+
+    def new_sampler(self, params: SamplingParams) -> Sampler:
+        """What chooses the tokens of one answer, by the operations if they can."""
+        return Sampler(params, self.ops.new_draw)
 
     @property
     def isa(self) -> str:
