@@ -52,8 +52,6 @@ class AppContext:
         settings: `settings.json` (data folder, active config); `.value`, `.changed`, `.put()`.
         app_settings: the app's own switches; `.value`, `.changed`, `.put()`.
         supervisor: the engine's process and state.
-        connect: a new connection to the engine that runs, with its key, for one thread; None when
-            none runs.
         look: colours and icons; `.changed` when they change between light and dark.
         notifier: notifications, as far as the person wants them.
         requests: what a view may ask of the shell.
@@ -65,11 +63,15 @@ class AppContext:
     settings: PersonSettings
     app_settings: AppSettingsStore
     supervisor: Supervisor
-    connect: Callable[[], EngineHttp | None]
     look: Look
     notifier: Notifier
     requests: Requests
     open_chats: Callable[[], ChatService]
+
+    @property
+    def http(self) -> EngineHttp:
+        """Requests to the engine, for every thread; it follows the engine's address and key."""
+        return self.supervisor.http
 
     @property
     def configs_dir(self) -> Path:
