@@ -1,4 +1,1107 @@
 <?xml version="1.0" encoding="utf-8"?>
 <!DOCTYPE TS>
 <TS version="2.1" language="zh_CN" sourcelanguage="en">
+<context>
+    <name>AboutDialog</name>
+    <message>
+        <source>About Stratum</source>
+        <translation>关于 Stratum</translation>
+    </message>
+    <message>
+        <source>A large language model on this PC</source>
+        <translation>在这台电脑上运行的大语言模型</translation>
+    </message>
+    <message>
+        <source>Version</source>
+        <translation>版本</translation>
+    </message>
+    <message>
+        <source>System</source>
+        <translation>系统</translation>
+    </message>
+    <message>
+        <source>Program</source>
+        <translation>程序</translation>
+    </message>
+    <message>
+        <source>Models and chats</source>
+        <translation>模型和对话</translation>
+    </message>
+    <message>
+        <source>Settings</source>
+        <translation>设置</translation>
+    </message>
+    <message>
+        <source>Logs</source>
+        <translation>日志</translation>
+    </message>
+    <message>
+        <source>Licence</source>
+        <translation>许可证</translation>
+    </message>
+    <message>
+        <source>Copy</source>
+        <translation>复制</translation>
+    </message>
+    <message>
+        <source>Open folder</source>
+        <translation>打开文件夹</translation>
+    </message>
+    <message>
+        <source>Open folder {folder}</source>
+        <translation>打开文件夹 {folder}</translation>
+    </message>
+</context>
+<context>
+    <name>Banner</name>
+    <message>
+        <source>Close</source>
+        <translation>关闭</translation>
+    </message>
+    <message>
+        <source>Add a model…</source>
+        <translation>添加模型…</translation>
+    </message>
+    <message>
+        <source>Use port {port}</source>
+        <translation>改用端口 {port}</translation>
+    </message>
+    <message>
+        <source>Try again</source>
+        <translation>重试</translation>
+    </message>
+    <message>
+        <source>Show log</source>
+        <translation>查看日志</translation>
+    </message>
+</context>
+<context>
+    <name>ChatProblems</name>
+    <message>
+        <source>The answer ended while the model was still thinking. The thinking is above; “Regenerate” tries again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The context is full. Begin a new conversation, or choose a larger context in the settings.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The model has called tools as often as is allowed for one answer.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The answer was ended because the model repeated itself.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Some pages have no text (scanned pictures); they are left out.</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>ChatWords</name>
+    <message>
+        <source>{0} s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{0} min {1} s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{0} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Reading {0} of {1} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Writing a call to {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{0} is at work</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{0} asks for your consent</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Waiting: another answer comes first</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Reading</source>
+        <translation type="unfinished">正在阅读</translation>
+    </message>
+    <message>
+        <source>Thinking</source>
+        <translation type="unfinished">正在思考</translation>
+    </message>
+    <message>
+        <source>Answering</source>
+        <translation type="unfinished">正在回答</translation>
+    </message>
+    <message>
+        <source>Stopping</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The model is loading: {0} %</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The model is stopped. The answer begins when it is started.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The model is starting</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The model is starting again after it ended</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The model is busy; trying again</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Waiting for the model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{0} tokens/s</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>context {0} of {1}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>context {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>drafts {0} %</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Model: {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Prompt: {0} tokens, {1} of them remembered</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Reading: {0}, {1}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Answer: {0} tokens, {1} of them thinking</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Writing: {0}, {1}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Drafts: {0} of {1} accepted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thinking level: {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Sampling: {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>No thinking</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Short</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Medium</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thorough</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>EngineCard</name>
+    <message>
+        <source>Stop model</source>
+        <translation>停止模型</translation>
+    </message>
+    <message>
+        <source>Start model</source>
+        <translation>启动模型</translation>
+    </message>
+</context>
+<context>
+    <name>Footer</name>
+    <message>
+        <source>Older version</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Version {0} of {1}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Newer version</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Continue this answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Continue</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Copy this message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Edit this message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Another answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>New conversation from here</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>LogWindow</name>
+    <message>
+        <source>Stratum: log</source>
+        <translation>Stratum：日志</translation>
+    </message>
+    <message>
+        <source>Log</source>
+        <translation>日志</translation>
+    </message>
+    <message>
+        <source>Nothing has been written yet.</source>
+        <translation>还没有任何记录。</translation>
+    </message>
+    <message>
+        <source>Copy all</source>
+        <translation>全部复制</translation>
+    </message>
+    <message>
+        <source>Open folder</source>
+        <translation>打开文件夹</translation>
+    </message>
+</context>
+<context>
+    <name>MainWindow</name>
+    <message>
+        <source>This view cannot be opened ({reason}). Run setup again.</source>
+        <translation>无法打开此页面（{reason}）。请重新运行安装程序。</translation>
+    </message>
+</context>
+<context>
+    <name>Notifier</name>
+    <message>
+        <source>{model} can be used now.</source>
+        <translation>{model} 现在可以使用了。</translation>
+    </message>
+    <message>
+        <source>Ready</source>
+        <translation>就绪</translation>
+    </message>
+    <message>
+        <source>The model does not run</source>
+        <translation>模型没有运行</translation>
+    </message>
+    <message>
+        <source>The model is started again</source>
+        <translation>正在重新启动模型</translation>
+    </message>
+    <message>
+        <source>The answer is there</source>
+        <translation>回答已完成</translation>
+    </message>
+    <message>
+        <source>Something failed</source>
+        <translation>出现问题</translation>
+    </message>
+</context>
+<context>
+    <name>ReleaseWindow</name>
+    <message>
+        <source>Giving memory back</source>
+        <translation>正在释放内存</translation>
+    </message>
+    <message>
+        <source>End at once</source>
+        <translation>立即结束</translation>
+    </message>
+    <message>
+        <source>Stratum is ending. The model gives its memory back… ({seconds} s)</source>
+        <translation>Stratum 正在退出，模型正在释放内存…（{seconds} 秒）</translation>
+    </message>
+    <message>
+        <source>All memory is free again.</source>
+        <translation>内存已全部释放。</translation>
+    </message>
+</context>
+<context>
+    <name>RunConfig</name>
+    <message>
+        <source>Model file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Draft head file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Served name</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Further names</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Context length</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Implementation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Threads</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Hold threads to cores</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Lock the model into memory</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>KV cache format</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Projections as Q8_0</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Prompt chunk</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Requests at once</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Pause for other prompts (ms)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Memory for conversations (MiB)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Keep conversations on disk</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Disk space for conversations (MiB)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Address to listen on</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Port</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>API keys</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Further host names</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Trusted pages</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Pages that may generate (CORS)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Refuse other model names</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Longest queue</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Longest wait (s)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Largest request (MiB)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Keep-alive of streams (s)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Load with the first request</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Unload when idle (s)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Free graphics memory needed (MiB)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Program before loading</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Its longest run (s)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Temperature</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Top P</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Top K</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Min P</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Presence penalty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Frequency penalty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Repetition penalty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thinking level</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thinking of Anthropic clients</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thinking budget (tokens)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Fit output to the context</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Stop at repetition (tokens)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>MCP servers</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Rounds of tools</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Longest run of a tool (s)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Longest result (characters)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Wait for permission (s)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Wait for a server&apos;s start (s)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Other server</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Its key</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Its longest silence (s)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Model file (GGUF); any shard of a split model. Default: the bundled model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>File with the draft head (MTP layer) for a model that brings none itself. Default: what the model file has.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Name under which the model is served. Default: the file&apos;s name.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Further names in the model list, comma-separated as a flag.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Context length in tokens, prompt and answer together. Default: the smaller of what the model was trained for and 32768.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Implementation of the operations: `auto` takes the fastest that works here.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Threads of the CPU kernels; 0 = one for each physical core, less on processors with many slow cores and in containers with a limit.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Hold each of these threads to one core. For a machine that does nothing else.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Lock the model into memory, so that other programs cannot push parts of it out. Needs the permission to do so; without it a warning says why and the engine runs on.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Number format of the KV cache.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: faster, with a small change of the output; takes memory of its own and some seconds.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Prompt tokens computed in one pass; also bounds workspaces.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Requests that decode together; others wait.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>How long a running answer waits for its next token while another request&apos;s prompt is read, in milliseconds. More reads prompts faster, less keeps answers fluent.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Memory in MiB that keeps conversations warm, so that a further turn reads only what is new; 0 = none. Default: the smaller of 8192 and 40 % of what is left free.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Write warm conversations to the data folder when the model is unloaded, and read them when it is loaded again. The file holds what was said.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Most disk space in MiB for them, all models together.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Address to listen on.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Port to listen on; 0 = any free one.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Keys that clients must send, 16 characters or more each. Needed to listen beyond this machine.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Further host names that requests may carry.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Origins of web pages that may use and control the server.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Origins of web pages that may generate text (CORS).</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Refuse requests that name another model than the served one.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Requests that may wait; further ones get 429.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Longest wait in the queue in seconds; then 503.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Largest request body in MiB.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Silence in seconds after which a stream gets a keep-alive.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Load the model with the first request instead of at start.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Seconds without generation after which the model is unloaded; the next request loads it again. 0 = never.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Refuse to load while less graphics memory is free, in MiB; needs the package `nvidia-ml-py`. 0 = not checked.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Program with its arguments, run before each load (to free a graphics card, say); loading goes on when it ends with exit status 0.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Longest time in seconds that this program may take.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thinking level of requests that name none.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Whether requests to /v1/messages that name no thinking level think: `when_asked` does not (Anthropic&apos;s own rule), `always` takes the level above.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Most tokens that one answer may think for; 0 = no limit. A request may ask for less.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Lower a request&apos;s output cap to the room that the context leaves (said in a header) instead of refusing it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>End an answer when one token repeats this often in a row; 0 = never.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>MCP servers whose tools the chat window, and requests that ask for it, may use (docs/mcp.md).</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Times that one answer may stop to call tools.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Longest run of one tool.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Length at which a result is cut; the model is told.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>How long a question waits for its answer; then it is no.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>How long a server may take to start.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Base URL of an OpenAI-compatible server, such as http://host:8000/v1, that answers instead of a model on this machine (docs/scale.md).</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Key that the upstream asks for; as STRATUM_UPSTREAM_KEY in the environment no other user of the machine sees it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Silence of the upstream in seconds after which a request ends with an error.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>How freely words are chosen; 0 takes the likeliest always.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Chooses among the likeliest tokens that together have this probability.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Chooses among so many of the likeliest tokens; 0 = all.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Leaves out tokens less likely than this share of the likeliest.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Makes tokens that were used less likely, however often they were.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Makes tokens less likely the more often they were used.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Divides the likelihood of tokens that were used; 1 = off.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Computing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Conversations in memory</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Server</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Loading</source>
+        <translation type="unfinished">正在加载</translation>
+    </message>
+    <message>
+        <source>Answers</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Tools and other servers</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>Shell</name>
+    <message>
+        <source>Something unexpected happened ({reason}). The log has the details.</source>
+        <translation>发生意外错误（{reason}）。详情见日志。</translation>
+    </message>
+    <message>
+        <source>The model stays ready. Click this sign to have the window back; its menu has “Quit Stratum”.</source>
+        <translation>模型保持就绪。点击此图标可重新打开窗口；图标菜单中有“退出 Stratum”。</translation>
+    </message>
+    <message>
+        <source>Stratum goes on here</source>
+        <translation>Stratum 在这里继续运行</translation>
+    </message>
+    <message>
+        <source>The model is answering.</source>
+        <translation>模型正在回答。</translation>
+    </message>
+    <message>
+        <source>Stop and quit</source>
+        <translation>停止并退出</translation>
+    </message>
+    <message>
+        <source>It can go on beside the clock while the window is closed.</source>
+        <translation>窗口关闭后，它可以在系统托盘中继续运行。</translation>
+    </message>
+    <message>
+        <source>Go on beside the clock</source>
+        <translation>在托盘中继续</translation>
+    </message>
+    <message>
+        <source>Closing the window ends Stratum and its answer.</source>
+        <translation>关闭窗口会退出 Stratum 并中断回答。</translation>
+    </message>
+    <message>
+        <source>Keep the window</source>
+        <translation>保留窗口</translation>
+    </message>
+    <message>
+        <source>The installer cannot be started. Run setup again.</source>
+        <translation>无法启动安装程序。请重新运行安装。</translation>
+    </message>
+</context>
+<context>
+    <name>SideBar</name>
+    <message>
+        <source>Views</source>
+        <translation>页面</translation>
+    </message>
+    <message>
+        <source>Chat</source>
+        <translation>对话</translation>
+    </message>
+    <message>
+        <source>Monitor</source>
+        <translation>监视器</translation>
+    </message>
+    <message>
+        <source>Settings</source>
+        <translation>设置</translation>
+    </message>
+</context>
+<context>
+    <name>State</name>
+    <message>
+        <source>Giving memory back</source>
+        <translation>正在释放内存</translation>
+    </message>
+    <message>
+        <source>Ready</source>
+        <translation>就绪</translation>
+    </message>
+    <message>
+        <source>Memory is free</source>
+        <translation>内存已释放</translation>
+    </message>
+    <message>
+        <source>Loading</source>
+        <translation>正在加载</translation>
+    </message>
+    <message>
+        <source>Loading {percent} %</source>
+        <translation>正在加载 {percent} %</translation>
+    </message>
+    <message>
+        <source>Starting again</source>
+        <translation>正在重新启动</translation>
+    </message>
+    <message>
+        <source>Starting</source>
+        <translation>正在启动</translation>
+    </message>
+    <message>
+        <source>Does not run</source>
+        <translation>未运行</translation>
+    </message>
+    <message>
+        <source>Stopped</source>
+        <translation>已停止</translation>
+    </message>
+    <message>
+        <source>The next question loads the model again.</source>
+        <translation>下一个问题会重新加载模型。</translation>
+    </message>
+    <message>
+        <source>Requests that wait: {count}</source>
+        <translation>等待中的请求：{count}</translation>
+    </message>
+    <message>
+        <source>Reading</source>
+        <translation>正在阅读</translation>
+    </message>
+    <message>
+        <source>Thinking</source>
+        <translation>正在思考</translation>
+    </message>
+    <message>
+        <source>Calling a tool</source>
+        <translation>正在调用工具</translation>
+    </message>
+    <message>
+        <source>Answering</source>
+        <translation>正在回答</translation>
+    </message>
+</context>
+<context>
+    <name>ThinkingHead</name>
+    <message>
+        <source>Hides the thinking</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Shows the thinking</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Answer now</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>End the thinking; the answer follows (Ctrl+Shift+Return)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thinking: {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thought for {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thinking</source>
+        <translation type="unfinished">正在思考</translation>
+    </message>
+</context>
+<context>
+    <name>ToolCard</name>
+    <message>
+        <source>Arguments</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Result</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Hides arguments and result</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Shows arguments and result</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The call is being written ({0})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Waits for your consent</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Runs</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Done</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Failed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Refused</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The answer ended before</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>(empty)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>May {0} run with these arguments?</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Refuse</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Always allow</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Allow</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>TrayMenu</name>
+    <message>
+        <source>Open chat</source>
+        <translation>打开对话</translation>
+    </message>
+    <message>
+        <source>Monitor</source>
+        <translation>监视器</translation>
+    </message>
+    <message>
+        <source>Start model</source>
+        <translation>启动模型</translation>
+    </message>
+    <message>
+        <source>Stop model</source>
+        <translation>停止模型</translation>
+    </message>
+    <message>
+        <source>Choose model</source>
+        <translation>选择模型</translation>
+    </message>
+    <message>
+        <source>Free memory now</source>
+        <translation>立即释放内存</translation>
+    </message>
+    <message>
+        <source>Copy API address</source>
+        <translation>复制 API 地址</translation>
+    </message>
+    <message>
+        <source>Settings</source>
+        <translation>设置</translation>
+    </message>
+    <message>
+        <source>Show log</source>
+        <translation>查看日志</translation>
+    </message>
+    <message>
+        <source>About Stratum</source>
+        <translation>关于 Stratum</translation>
+    </message>
+    <message>
+        <source>Quit Stratum</source>
+        <translation>退出 Stratum</translation>
+    </message>
+    <message>
+        <source>Gives graphics memory and RAM back; the next question loads the model again.</source>
+        <translation>释放显存和内存；下一个问题会重新加载模型。</translation>
+    </message>
+    <message>
+        <source>Add a model…</source>
+        <translation>添加模型…</translation>
+    </message>
+</context>
 </TS>
