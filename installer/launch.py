@@ -17,6 +17,7 @@ from pathlib import Path
 from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.config_file import load_config
 from engine.core.errors import ResourceError
+from engine.core.login_start import AT_LOGIN
 from engine.core.settings import load_settings
 from installer.child import child_environment, detached_flags
 
@@ -56,15 +57,19 @@ def has_app() -> bool:
     return _APP_FILE.is_file()
 
 
-def start_command(config_path: Path) -> list[str]:
-    """The command that runs what is installed."""
+def start_command(config_path: Path, *, is_at_login: bool = False) -> list[str]:
+    """The command that runs what is installed; at login without a window."""
     if has_app():
-        return [sys.executable, "-m", "app"]
+        return [sys.executable, "-m", "app", *([AT_LOGIN] if is_at_login else [])]
     return [sys.executable, "-m", "engine", "serve", "--config", str(config_path)]
 
 
-def start(config_path: Path) -> Started:
+def start(config_path: Path, *, is_at_login: bool = False) -> Started:
     """Start it and return at once.
+
+    Args:
+        config_path: of the model, for its address.
+        is_at_login: the person has just logged in and asked for nothing yet.
 
     Raises:
         ResourceError: it cannot be started.
@@ -76,7 +81,7 @@ def start(config_path: Path) -> Started:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             process = subprocess.Popen(
-                start_command(config_path),
+                start_command(config_path, is_at_login=is_at_login),
                 cwd=PROGRAM_DIR,
                 env=child_environment(),
                 stdin=subprocess.DEVNULL,
