@@ -279,6 +279,15 @@ class Installation:
         """Note how tuning ended."""
         self._change({"tuning": tuning})
 
+    def read_again(self) -> None:
+        """Take over what another part has changed in the record, such as a moved data folder.
+
+        Raises:
+            ConfigError: the record was written by a newer version.
+        """
+        self._state = _read_state(self._path)
+        self._resume()
+
     # -- inner -------------------------------------------------------------------------------------
 
     def _resume(self) -> None:
