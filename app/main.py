@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run until the person quits; the result is the exit status."""
     _open_missing_streams()
     options = _parser().parse_args(arguments)
+    _name_for_task_bar()
     app = QApplication(sys.argv[:1])
     app.setApplicationName("Stratum")
     app.setApplicationVersion(__version__)
@@ -145,6 +146,14 @@ def _open_missing_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  # until the end
+
+
+def _name_for_task_bar() -> None:
+    """Without a name of its own Windows shows the window as Python's, with Python's icon."""
+    if sys.platform == "win32":
+        import ctypes  # noqa: PLC0415  # its windll exists only there
+
+        ctypes.windll.shell32.SetCurrentProcessExplicitAppUserModelID("Stratum.App")
 
 
 def _open_log(path: Path) -> None:
