@@ -8,7 +8,17 @@ from __future__ import annotations
 import enum
 from pathlib import Path
 
-from PySide6.QtCore import QBuffer, QByteArray, QEvent, QIODevice, QMimeData, QSize, Qt, Signal
+from PySide6.QtCore import (
+    QBuffer,
+    QByteArray,
+    QEvent,
+    QIODevice,
+    QMimeData,
+    QRect,
+    QSize,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import (
     QDragEnterEvent,
     QDropEvent,
@@ -36,7 +46,7 @@ from app.chat.view import words
 from app.chat.view.theme import theme_of
 from app.chat.view.transcript.widgets import Chip, colour_text, small_font
 from app.history.records import Attachment
-from app.look.icons import put_icon
+from app.look.icons import icon, put_icon
 from engine.core.config import Effort
 
 _MAX_LINES = 12
@@ -168,6 +178,29 @@ def is_picture(path: Path) -> bool:
     return path.suffix.lower() in _PICTURES
 
 
+class _RoundButton(QToolButton):
+    """Send or stop: a filled circle, so that it is found without reading."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
+        """Draw the circle and the icon."""
+        theme = theme_of(self)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        ground = theme.accent if self.isEnabled() else theme.code_head
+        if self.isDown() or self.underMouse():
+            ground = ground.darker(112)
+        painter.setPen(theme.text if self.hasFocus() else Qt.PenStyle.NoPen)
+        painter.setBrush(ground)
+        side = min(self.width(), self.height()) - 2
+        circle = QRect((self.width() - side) // 2, (self.height() - side) // 2, side, side)
+        painter.drawEllipse(circle)
+        colour = theme.highlighted_text if self.isEnabled() else theme.muted
+        inner = round(side * 0.56)
+        place = QRect(0, 0, inner, inner)
+        place.moveCenter(circle.center())
+        icon(self.property("icon_name"), colour).paint(painter, place)
+
+
 class Composer(QFrame):
     """Text, attachments and buttons in a rounded frame.
 
@@ -214,8 +247,7 @@ class Composer(QFrame):
         self.effort_button.setMenu(self._effort_menu)
         self._hint = QLabel(self)
         self._hint.setTextFormat(Qt.TextFormat.PlainText)
-        self.send_button = self._button("send", self.tr("Send (Enter)"))
-        self.send_button.setAutoRaise(False)
+        self.send_button = _RoundButton(self)
         self._editing = self._editing_bar()
         self._chips = QScrollArea(self)
         self._lay_out()
@@ -249,6 +281,7 @@ class Composer(QFrame):
         side = round(em * 1.15)
         for button in (self.attach_button, self.effort_button, self.send_button):
             button.setIconSize(QSize(side, side))
+        self.send_button.setFixedSize(round(em * 1.9), round(em * 1.9))
         layout = QVBoxLayout(self)
         margin = round(em * 0.6)
         layout.setContentsMargins(margin, margin, margin, round(em * 0.4))
@@ -311,7 +344,8 @@ class Composer(QFrame):
         """What the round button does."""
         self._state = state
         is_send = state is SendState.SEND
-        put_icon(self.send_button, "send" if is_send else "stop")
+        self.send_button.setProperty("icon_name", "send" if is_send else "stop")
+        self.send_button.update()
         text = self.tr("Send (Enter)") if is_send else self.tr("Stop the answer (Escape)")
         self.send_button.setToolTip(text)
         self.send_button.setAccessibleName(text)

@@ -13,7 +13,10 @@ from engine.core.config import Effort
 
 def number(value: int) -> str:
     """A count with its separators: 12,400."""
-    return QLocale().toString(value)
+    locale = QLocale()
+    if locale.language() is QLocale.Language.C:  # nobody has said how numbers look here
+        locale = QLocale(QLocale.Language.English)
+    return locale.toString(value)
 
 
 def duration(seconds: float) -> str:

@@ -46,6 +46,9 @@ class Host(Protocol):
     def activity(self) -> Activity:
         """What happens now."""
 
+    def latest(self, message: Message) -> Message:
+        """A growing message with all that it has by now."""
+
     def act(self, action: MessageAction, message_id: str) -> None:
         """The person wants this done."""
 
@@ -119,6 +122,8 @@ class Section:
         """Make the rows."""
         if not self.is_built:
             self.is_built = True
+            if self.is_growing:
+                self.message = self._host.latest(self.message)
             self._compose()
 
     def update(self, message: Message, versions: tuple[str, ...]) -> None:
@@ -154,10 +159,6 @@ class Section:
         self._thinking.add(text)
         if self._is_thinking_open:
             self._after_growth(self._thinking, count)
-
-    def put_message(self, message: Message) -> None:
-        """The same message with more text; `append` has been told."""
-        self.message = message
 
     def _after_growth(self, segment: Segment, num_rows: int) -> None:
         if len(segment.rows) == num_rows:
@@ -326,6 +327,8 @@ class Section:
                 self._segments.append(segment)
                 self._bounds.append(begin)
             segment = self._segments[number]
+            if is_last and self.is_growing:
+                segment.is_growing = True  # an ended answer may be continued
             if begin + segment.size < end:
                 segment.add(text[begin + segment.size : end])
 

@@ -58,6 +58,7 @@ class Transcript(QAbstractScrollArea):
         self.viewport().setMouseTracking(True)
         self.selection = Selection()
         self.current: Section | None = None  # chosen by keyboard
+        self.fetch: Callable[[str], Message] | None = None  # how to read a growing message again
         self.colouring = Colouring(self.viewport().update, self)
         self.formulas = Formulas(self)
         self.formulas.drawn.connect(self._formulas_drawn)
@@ -93,6 +94,10 @@ class Transcript(QAbstractScrollArea):
     def activity(self) -> Activity:
         """What happens now."""
         return self._activity
+
+    def latest(self, message: Message) -> Message:
+        """A growing message with all that it has by now."""
+        return self.fetch(message.id) if self.fetch is not None else message
 
     def act(self, action: MessageAction, message_id: str) -> None:
         """The person wants this done."""
@@ -179,21 +184,17 @@ class Transcript(QAbstractScrollArea):
             section.update(message, versions)
             self._timer.start()
 
-    def append_text(self, message: Message, text: str) -> None:
+    def append_text(self, message_id: str, text: str) -> None:
         """The end of a growing answer."""
-        section = self._by_id.get(message.id)
+        section = self._by_id.get(message_id)
         if section is not None:
-            section.put_message(message)
             section.append(text)
-            self._timer.start()
 
-    def append_thinking(self, message: Message, text: str) -> None:
+    def append_thinking(self, message_id: str, text: str) -> None:
         """The end of a growing answer's thinking."""
-        section = self._by_id.get(message.id)
+        section = self._by_id.get(message_id)
         if section is not None:
-            section.put_message(message)
             section.append_thinking(text)
-            self._timer.start()
 
     def show_activity(self, activity: Activity) -> None:
         """Say what happens now, below the answer that grows."""
@@ -638,6 +639,16 @@ class Transcript(QAbstractScrollArea):
                 x = point.x() - self._row_x(section, row)
                 return row.link_at(x, point.y() - (y - value), self._surroundings)
         return ""
+
+    def last_code(self) -> str | None:
+        """The code of the last code block, None if there is none."""
+        for section in reversed(self.sections):
+            section.build()
+            for row in reversed(section.body_rows()):
+                for view in reversed(row.parsed()):
+                    if isinstance(view, CodeView):
+                        return view.group.code
+        return None
 
     def section_at(self, point: QPoint) -> Section | None:
         """The message under a point of the view."""

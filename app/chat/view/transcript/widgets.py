@@ -82,6 +82,7 @@ def colour_text(widget: QWidget, colour: QColor) -> None:
     palette = widget.palette()
     palette.setColor(QPalette.ColorRole.WindowText, colour)
     palette.setColor(QPalette.ColorRole.ButtonText, colour)
+    palette.setColor(QPalette.ColorRole.Text, colour)  # labels on a ground of Base take this one
     widget.setPalette(palette)
 
 
