@@ -53,6 +53,85 @@
     </message>
 </context>
 <context>
+    <name>AppSwitches</name>
+    <message>
+        <source>Start</source>
+        <translation>启动</translation>
+    </message>
+    <message>
+        <source>Beside the clock</source>
+        <translation>系统托盘</translation>
+    </message>
+    <message>
+        <source>Notifications</source>
+        <translation>通知</translation>
+    </message>
+    <message>
+        <source>Language and colours</source>
+        <translation>语言和颜色</translation>
+    </message>
+    <message>
+        <source>Start Stratum when I log in</source>
+        <translation>登录时启动 Stratum</translation>
+    </message>
+    <message>
+        <source>Start the model together with Stratum</source>
+        <translation>随 Stratum 一起启动模型</translation>
+    </message>
+    <message>
+        <source>Show a sign beside the clock</source>
+        <translation>在系统托盘中显示图标</translation>
+    </message>
+    <message>
+        <source>Closing the window leaves the sign and the model</source>
+        <translation>关闭窗口后保留托盘图标和模型</translation>
+    </message>
+    <message>
+        <source>When the model is ready</source>
+        <translation>模型就绪时</translation>
+    </message>
+    <message>
+        <source>When a long answer has ended and no window is in front</source>
+        <translation>较长的回答完成且窗口不在前台时</translation>
+    </message>
+    <message>
+        <source>When something fails</source>
+        <translation>出现问题时</translation>
+    </message>
+    <message>
+        <source>It then starts beside the clock, without a window.</source>
+        <translation>届时只在系统托盘中启动，不显示窗口。</translation>
+    </message>
+    <message>
+        <source>&amp;Language</source>
+        <translation>语言(&amp;L)</translation>
+    </message>
+    <message>
+        <source>&amp;Colours</source>
+        <translation>颜色(&amp;C)</translation>
+    </message>
+    <message>
+        <source>As the system</source>
+        <translation>跟随系统</translation>
+    </message>
+    <message>
+        <source>Light</source>
+        <translation>浅色</translation>
+    </message>
+    <message>
+        <source>Dark</source>
+        <translation>深色</translation>
+    </message>
+    <message>
+        <source>Without the sign, closing the window quits.</source>
+        <translation>没有托盘图标时，关闭窗口即退出。</translation>
+    </message>
+    <message>
+        <source>This copy keeps everything in its own folder and changes no system.</source>
+        <translation>此副本将所有内容保存在自己的文件夹中，不更改系统。</translation>
+    </message>
+</context>
+<context>
     <name>Banner</name>
     <message>
         <source>Close</source>
@@ -76,6 +155,76 @@
     </message>
 </context>
 <context>
+    <name>ChatPane</name>
+    <message>
+        <source>What shall we talk about?</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Conversations (Ctrl+B)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Settings of this conversation (Ctrl+.)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Context: {0} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>New conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Attach files</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>A new version of the answer; the old one is kept</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>A new version of your message; the old one is kept</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>ChatPresets</name>
+    <message>
+        <source>Balanced</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Precise</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Creative</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Quick</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>What the model&apos;s authors recommend.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>For facts, code and calculations: the likeliest words, and time to think.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>For stories and ideas: less likely words too.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Answers at once, without thinking.</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
     <name>ChatProblems</name>
     <message>
         <source>The answer ended while the model was still thinking. The thinking is above; “Regenerate” tries again.</source>
@@ -95,6 +244,153 @@
     </message>
     <message>
         <source>Some pages have no text (scanned pictures); they are left out.</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>ChatView</name>
+    <message>
+        <source>Everything is saved again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Conversations</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Writing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Answers</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Reading</source>
+        <translation type="unfinished">正在阅读</translation>
+    </message>
+    <message>
+        <source>New conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Search conversations</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Next conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Previous conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Rename the conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Delete the conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Export as Markdown</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Show or hide the list</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Settings of this conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>This overview</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Send</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>New line</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Go to the message field</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Attach files</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Edit the last message (in an empty field)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Edit the last message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Stop the answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Answer now, without more thinking</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Another answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Continue the answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Older version</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Newer version</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Copy the answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Copy the last code block</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Show or hide the thinking</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Previous message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Next message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Go to the end</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>What can be done with the chosen message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Select all</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Copy the selection, or the chosen message</source>
         <translation type="unfinished"></translation>
     </message>
 </context>
@@ -236,6 +532,163 @@
         <source>Thorough</source>
         <translation type="unfinished"></translation>
     </message>
+    <message>
+        <source>Show less</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Show all ({0} characters)</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>Composer</name>
+    <message>
+        <source>Write a message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Attach files (Ctrl+O)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>How thoroughly the model thinks before it answers</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Do not edit (Escape)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Send (Enter)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Stop the answer (Escape)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Remove {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <source>%n file(s) being read</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Standard ({0})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thinking: {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>ConversationList</name>
+    <message>
+        <source>Search conversations</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>New chat</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>New conversation (Ctrl+N)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Export and import</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Import conversations…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Export all conversations…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Conversations</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Your conversations will be listed here.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Nothing found.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>“{0}” was deleted</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Undo</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Rename (F2)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Export as Markdown…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Export as JSON…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Delete (Del)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Markdown (*.md)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Conversations (*.json)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Import conversations</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Conversations (*.json *.md)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Export</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <source>%n conversation(s) imported</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Exported to {0}</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>ConversationModel</name>
+    <message>
+        <source>New conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
 </context>
 <context>
     <name>EngineCard</name>
@@ -288,6 +741,13 @@
     </message>
 </context>
 <context>
+    <name>KeyOverview</name>
+    <message>
+        <source>Keyboard</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
     <name>LogWindow</name>
     <message>
         <source>Stratum: log</source>
@@ -318,6 +778,31 @@
     </message>
 </context>
 <context>
+    <name>ModelPanel</name>
+    <message>
+        <source>Where the model lives</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Since the engine was started</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>MonitorView</name>
+    <message>
+        <source>Last requests</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>NoticeBar</name>
+    <message>
+        <source>Close this notice</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
     <name>Notifier</name>
     <message>
         <source>{model} can be used now.</source>
@@ -342,6 +827,83 @@
     <message>
         <source>Something failed</source>
         <translation>出现问题</translation>
+    </message>
+</context>
+<context>
+    <name>Now</name>
+    <message>
+        <source>context of {n} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>ReadingTranscript</name>
+    <message>
+        <source>Answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>You</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{0} of {1}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Copy</source>
+        <translation type="unfinished">复制</translation>
+    </message>
+    <message>
+        <source>Copy the link</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Select all</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Hide the thinking</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Show the thinking</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Copy this message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Edit this message</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Another answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Continue this answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Older version</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Newer version</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>New conversation from here</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>Recent</name>
+    <message>
+        <source>{number} s</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 <context>
@@ -827,6 +1389,129 @@
     </message>
 </context>
 <context>
+    <name>SettingsPanel</name>
+    <message>
+        <source>The model may use tools</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>This conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Close (Ctrl+.)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>System prompt</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>What the model should always keep in mind, such as a role or a style</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Sampling</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Changes hold from the next answer on.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Preset</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Keep these settings as a preset</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Remove this preset</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Use this preset for new conversations</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Thinking</source>
+        <translation type="unfinished">正在思考</translation>
+    </message>
+    <message>
+        <source>a quarter of the context</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Most tokens that the model thinks; 0 = no limit</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>At most</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>as long as it takes</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Longest answer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Temperature</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Top-p</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Min-p</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Presence penalty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Frequency penalty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Repetition penalty</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Top-k</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>random</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Seed</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Standard ({0})</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Standard</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Changed since.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Name of the preset:</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
     <name>Shell</name>
     <message>
         <source>Something unexpected happened ({reason}). The log has the details.</source>
@@ -886,6 +1571,128 @@
     <message>
         <source>Settings</source>
         <translation>设置</translation>
+    </message>
+</context>
+<context>
+    <name>Slow</name>
+    <message>
+        <source>The plain reference operations compute ({ops}), not the fast kernels. Set “Implementation” to auto; “Diagnostics” says what keeps the kernels from working.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The model process was started again {count} times after a crash. The log says why.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{now} tokens/s now; {tuned} were measured on this PC when the settings were tuned. A long conversation explains some of it, other programs the rest.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{card} is {celsius} °C hot and slows itself down. Clean its fans, or give it more air.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{card} runs at its power limit ({watts} W). That is usual under full load.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Other programs hold {size} of the memory of {card}. Close games and other programs that use the card.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>A screen hangs on {card} and takes some of its memory. Where the processor has graphics of its own, connect the screen there.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{card} is connected by PCIe {now}; {best} would be possible. Check the slot that it sits in.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The system fetches {rate} from the page file: memory is short. Close other programs, or choose a smaller model or a shorter context.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Only {free} of {total} of memory are free, so parts of the model may be pushed out. Close other programs.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{rate} are read from the drive while the model answers: not all of it stays in memory. More memory, or a smaller model, helps.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The model lies on a disk that turns, where single rows are read slowly. Move it to an SSD (Settings, Models).</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{program} takes {percent} % of the processor. Close it, or wait until it is done.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The PC runs on its battery and saves power. Plug it in.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The processor runs at {ghz} of {best_ghz} GHz while the model answers. Choose the power plan for best performance, and check its cooling.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The engine runs with a lowered priority, so that other programs go first. Start it from this window.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Only {percent} % of {offered} drafted tokens were right, so drafting costs more than it brings. Some languages and random text cannot be drafted well.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{percent} % of all prompt tokens were read anew instead of taken from memory. More memory for conversations helps programs that send long prompts.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{percent} % of the time went into reading prompts. Shorter conversations, or fewer attached files, answer sooner.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Requests wait {seconds} s on average for their turn. Another program asks at the same time.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Memory reads {gb_per_s} GB/s here, and a token of this model reads {size}: that allows at most about {most_per_s} tokens/s without drafts.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{gb_per_s} GB/s is slow for today&apos;s memory. Two equal modules and the profile for their full speed (XMP or EXPO in the BIOS) can double it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>SlowPanel</name>
+    <message>
+        <source>Why is it slow?</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Look closer</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Measures memory and looks at other programs; takes some seconds.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Looking…</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Measured on this PC, the gravest first:</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Nothing unusual was measured.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Nothing unusual so far. A closer look measures more.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 <context>
@@ -1046,6 +1853,29 @@
     </message>
     <message>
         <source>Allow</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>Transcript</name>
+    <message>
+        <source>Conversation</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Copied</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Copy this code</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>To the end</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Go to the end and follow the answer (Ctrl+End)</source>
         <translation type="unfinished"></translation>
     </message>
 </context>
