@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 from app import autostart
 from app.app_settings import AppSettings, Theme
 from app.context import AppContext
+from app.error_words import error_words
 from app.look.look import em
 from engine.core.errors import EngineError
 from engine.core.language import Language
@@ -186,7 +187,7 @@ class AppSwitches(QWidget):
             autostart.set_on(self._context.settings, is_on=is_on)
         except EngineError as error:
             self._look_at_login()
-            self._say_note("at_login", str(error))
+            self._say_note("at_login", error_words(error))
 
     def _set_language(self, index: int) -> None:
         self._change("language", _LANGUAGES[index])

@@ -23,8 +23,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app.app_settings import AppSettingsStore, app_settings_path
+from app.background import unexpected
 from app.context import AppContext, Requests
 from app.end_signals import EndSignals
+from app.error_words import error_words
 from app.i18n.translate import Translations
 from app.instance import Instance, Wish
 from app.look.icons import app_icon
@@ -36,7 +38,7 @@ from app.supervisor.supervisor import Supervisor
 from app.tray.notifications import Notifier
 from engine import __version__
 from engine.core.errors import EngineError
-from engine.core.language import Language
+from engine.core.language import Language, system_language
 from engine.core.settings import settings_path
 
 if TYPE_CHECKING:
@@ -59,16 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Without a window the sign beside the clock goes on; `Shell` ends the program.
     app.setQuitOnLastWindowClosed(False)
     app.setWindowIcon(app_icon())
+    translations = Translations()
+    translations.speak(options.language or system_language())
     try:
-        return _run(app, options)
+        return _run(app, options, translations)
     except EngineError as error:
         logger.info("ended with %s", error.code, exc_info=True)
         sys.stderr.write(f"app: {error}\n")
-        _show_error(app, str(error))
+        _show_error(app, error_words(error))
         return error.exit_status
 
 
-def _run(app: QApplication, options: argparse.Namespace) -> int:
+def _run(app: QApplication, options: argparse.Namespace, translations: Translations) -> int:
     instance = Instance(parent=app)
     if not instance.claim(Wish.NOTHING if options.at_login else Wish.RAISE):
         return 0
@@ -81,7 +85,6 @@ def _run(app: QApplication, options: argparse.Namespace) -> int:
     if options.language is not None:
         store = context.app_settings
         store.put(store.value.model_copy(update={"language": options.language}))
-    translations = Translations()
     translations.speak(language_to_speak(context))
     shell = Shell(app, context, translations)
     instance.asked.connect(shell.obey)
@@ -176,14 +179,8 @@ def _say_fault(
 ) -> None:
     """What Qt calls for an error in one of our functions that nobody caught: logged, and shown."""
     logger.error("a fault", exc_info=(kind, error, trace))
-    sentence = (
-        str(error)
-        if isinstance(error, EngineError)
-        else QApplication.translate(
-            "Shell", "Something unexpected happened ({reason}). The log has the details."
-        ).format(reason=f"{kind.__name__}: {error}")
-    )
-    box = QMessageBox(QMessageBox.Icon.Warning, "Stratum", sentence)
+    said = error if isinstance(error, EngineError) else unexpected(error)
+    box = QMessageBox(QMessageBox.Icon.Warning, "Stratum", error_words(said))
     box.setTextFormat(Qt.TextFormat.PlainText)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.open()

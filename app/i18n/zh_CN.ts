@@ -702,6 +702,69 @@
     </message>
 </context>
 <context>
+    <name>Errors</name>
+    <message>
+        <source>Stratum runs already, but does not answer. Wait a moment, or end it in the task manager, and start it again.</source>
+        <translation>Stratum 已在运行，但没有响应。请稍等片刻，或在任务管理器中结束它后重新启动。</translation>
+    </message>
+    <message>
+        <source>A setting has a value that cannot be used: {message}</source>
+        <translation>某项设置的值无法使用：{message}</translation>
+    </message>
+    <message>
+        <source>A program cannot be started ({reason}). Run setup again.</source>
+        <translation>无法启动程序（{reason}）。请重新运行安装。</translation>
+    </message>
+    <message>
+        <source>The context of {context} tokens is longer than the model&apos;s {trained}. Choose at most that.</source>
+        <translation>{context} 个词元的上下文超过了模型的 {trained}。请选择不超过该值的长度。</translation>
+    </message>
+    <message>
+        <source>The engine went away in the middle of its answer.</source>
+        <translation>引擎在回答过程中断开了。</translation>
+    </message>
+    <message>
+        <source>The engine does not run. Start it, and try again.</source>
+        <translation>引擎没有运行。请启动后重试。</translation>
+    </message>
+    <message>
+        <source>The engine at {url} did not answer in time. Try again; if it goes on, restart the engine.</source>
+        <translation>位于 {url} 的引擎没有及时响应。请重试；如果仍然如此，请重新启动引擎。</translation>
+    </message>
+    <message>
+        <source>The engine at {url} cannot be reached. Start it, and try again.</source>
+        <translation>无法连接位于 {url} 的引擎。请启动后重试。</translation>
+    </message>
+    <message>
+        <source>{path} cannot be read. Check that it is there and belongs to you.</source>
+        <translation>无法读取 {path}。请检查它是否存在以及您是否有权限。</translation>
+    </message>
+    <message>
+        <source>{path} cannot be written. Free some space or choose a folder that belongs to you.</source>
+        <translation>无法写入 {path}。请释放一些空间，或选择您有权限的文件夹。</translation>
+    </message>
+    <message>
+        <source>The folder {path} belongs to somebody else, or others can write in it. Remove it and start again.</source>
+        <translation>文件夹 {path} 属于其他人，或其他人可以写入。请将其删除后重新启动。</translation>
+    </message>
+    <message>
+        <source>{path} was written by a newer version of Stratum (format {found}; this one reads up to {newest}). Update Stratum.</source>
+        <translation>{path} 由更新版本的 Stratum 写入（格式 {found}；此版本最多支持 {newest}）。请更新 Stratum。</translation>
+    </message>
+    <message>
+        <source>Starting at login could not be changed ({reason}). Everything else works.</source>
+        <translation>无法更改登录时启动的设置（{reason}）。其他一切正常。</translation>
+    </message>
+    <message>
+        <source>What answers at {url} is not Stratum&apos;s engine.</source>
+        <translation>在 {url} 应答的不是 Stratum 的引擎。</translation>
+    </message>
+    <message>
+        <source>Something unexpected happened ({reason}). The log has the details.</source>
+        <translation>发生意外错误（{reason}）。详情见日志。</translation>
+    </message>
+</context>
+<context>
     <name>Footer</name>
     <message>
         <source>Older version</source>
@@ -1513,10 +1576,6 @@
 </context>
 <context>
     <name>Shell</name>
-    <message>
-        <source>Something unexpected happened ({reason}). The log has the details.</source>
-        <translation>发生意外错误（{reason}）。详情见日志。</translation>
-    </message>
     <message>
         <source>The model stays ready. Click this sign to have the window back; its menu has “Quit Stratum”.</source>
         <translation>模型保持就绪。点击此图标可重新打开窗口；图标菜单中有“退出 Stratum”。</translation>
