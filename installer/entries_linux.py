@@ -81,6 +81,8 @@ def desktop_entry(root: Path) -> str:
         "Comment[zh_CN]=在这台电脑上运行大语言模型",
         f"Exec={exec_word(str(root / 'setup.sh'))}",
         f"Path={desktop_value(str(root))}",
+        f"Icon={desktop_value(str(root / 'assets' / 'icons' / 'stratum.svg'))}",
+        "StartupWMClass=Stratum",
         "Terminal=false",
         "Categories=Utility;",
         "StartupNotify=true",

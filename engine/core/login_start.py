@@ -85,6 +85,7 @@ def autostart_entry(root: Path) -> str:
         "[Desktop Entry]\nType=Application\n"
         f"Name={NAME}\nComment={SUMMARY}\n"
         f"Exec={python} -m installer {AT_LOGIN}\nPath={desktop_value(str(root))}\n"
+        f"Icon={desktop_value(str(root / 'assets' / 'icons' / 'stratum.svg'))}\n"
         "Terminal=false\nX-GNOME-Autostart-enabled=true\n"
     )
 
