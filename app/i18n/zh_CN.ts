@@ -963,6 +963,89 @@
     </message>
 </context>
 <context>
+    <name>Reason</name>
+    <message>
+        <source>The memory of this PC ran out. Close other programs, or choose a smaller model or a shorter context in the settings.</source>
+        <translation>这台电脑的内存用完了。请关闭其他程序，或在设置中选择更小的模型或更短的上下文。</translation>
+    </message>
+    <message>
+        <source>Other programs use the memory of the graphics card. Close them; the next question tries again.</source>
+        <translation>其他程序正在占用显卡内存。请关闭它们；下一个问题会再次尝试加载。</translation>
+    </message>
+    <message>
+        <source>The graphics card or its driver does not work. Restart the PC; if that does not help, install the newest NVIDIA driver.</source>
+        <translation>显卡或其驱动程序无法工作。请重启电脑；如果没有帮助，请安装最新的 NVIDIA 驱动程序。</translation>
+    </message>
+    <message>
+        <source>This processor lacks instructions that the engine needs. Set “ops” to “reference” in the settings, which is slow but works.</source>
+        <translation>这个处理器缺少引擎所需的指令。请在设置中将“ops”设为“reference”，速度慢但可以使用。</translation>
+    </message>
+    <message>
+        <source>The model file is damaged or of a kind that is not known, or its drive fails. Check the drive, and add the model again.</source>
+        <translation>模型文件已损坏或类型未知，或者它所在的硬盘有故障。请检查硬盘，然后重新添加模型。</translation>
+    </message>
+    <message>
+        <source>The model file is not there. Connect its drive, or add the model again.</source>
+        <translation>找不到模型文件。请连接它所在的硬盘，或重新添加模型。</translation>
+    </message>
+    <message>
+        <source>No model is installed yet. Add one to begin.</source>
+        <translation>还没有安装模型。请先添加一个。</translation>
+    </message>
+    <message>
+        <source>The run config {path} is not there. Choose another model, or add the model again.</source>
+        <translation>运行配置 {path} 不存在。请选择其他模型，或重新添加该模型。</translation>
+    </message>
+    <message>
+        <source>A setting of the model cannot be used. Correct it in the settings, or add the model again.</source>
+        <translation>模型的某个设置无法使用。请在设置中更正，或重新添加模型。</translation>
+    </message>
+    <message>
+        <source>A part of Stratum is missing or does not start. Run the setup again; it repairs what is missing.</source>
+        <translation>Stratum 的某个部分缺失或无法启动。请再次运行安装程序，它会修复缺失的部分。</translation>
+    </message>
+    <message>
+        <source>The engine has not answered for {seconds} seconds. Try again.</source>
+        <translation>引擎已经 {seconds} 秒没有响应。请重试。</translation>
+    </message>
+    <message>
+        <source>The engine did not get ready within {seconds} seconds. Try again; if it goes on, restart the PC.</source>
+        <translation>引擎在 {seconds} 秒内没有准备就绪。请重试；如果仍然如此，请重启电脑。</translation>
+    </message>
+    <message>
+        <source>The engine (process {pid}) does not end, although it was forced to; the system still holds it. Its memory comes back when it ends, or after a restart of the PC.</source>
+        <translation>引擎（进程 {pid}）已被强制结束，但仍未退出，系统还占着它。它退出后或重启电脑后，内存才会释放。</translation>
+    </message>
+    <message>
+        <source>A request is running. Wait for its end, or stop it; then try again.</source>
+        <translation>有请求正在进行。请等它结束或将其停止，然后重试。</translation>
+    </message>
+    <message>
+        <source>The engine was ended from outside of this window.</source>
+        <translation>引擎被此窗口之外的操作结束了。</translation>
+    </message>
+    <message>
+        <source>The engine ended unexpectedly. Try again; its log says more.</source>
+        <translation>引擎意外退出。请重试；日志中有更多信息。</translation>
+    </message>
+    <message>
+        <source>Port {port} is in use by another program ({owner}).</source>
+        <translation>端口 {port} 已被其他程序（{owner}）占用。</translation>
+    </message>
+    <message>
+        <source>Port {port} is in use by another program.</source>
+        <translation>端口 {port} 已被其他程序占用。</translation>
+    </message>
+    <message>
+        <source>End that program, or choose another port in the settings.</source>
+        <translation>请结束该程序，或在设置中选择其他端口。</translation>
+    </message>
+    <message>
+        <source>End that program, or use port {offered} instead.</source>
+        <translation>请结束该程序，或改用端口 {offered}。</translation>
+    </message>
+</context>
+<context>
     <name>Recent</name>
     <message>
         <source>{number} s</source>

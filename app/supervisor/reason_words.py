@@ -44,27 +44,27 @@ def _sentence(reason: Reason) -> str:
 
 def _of_pc(code: ReasonCode) -> str:
     """Sentences about the machine; empty for another code."""
-    tr = QCoreApplication.translate
+    translate = QCoreApplication.translate
     if code is ReasonCode.OUT_OF_MEMORY:
-        return tr(
+        return translate(
             "Reason",
             "The memory of this PC ran out. Close other programs, or choose a smaller model or a "
             "shorter context in the settings.",
         )
     if code is ReasonCode.VRAM_IN_USE:
-        return tr(
+        return translate(
             "Reason",
             "Other programs use the memory of the graphics card. Close them; the next question "
             "tries again.",
         )
     if code is ReasonCode.GPU_DRIVER:
-        return tr(
+        return translate(
             "Reason",
             "The graphics card or its driver does not work. Restart the PC; if that does not help, "
             "install the newest NVIDIA driver.",
         )
     if code is ReasonCode.PROCESSOR:
-        return tr(
+        return translate(
             "Reason",
             "This processor lacks instructions that the engine needs. Set “ops” to “reference” in "
             "the settings, which is slow but works.",
@@ -74,33 +74,33 @@ def _of_pc(code: ReasonCode) -> str:
 
 def _of_files(code: ReasonCode) -> str:
     """Sentences about files; empty for another code."""
-    tr = QCoreApplication.translate
+    translate = QCoreApplication.translate
     if code is ReasonCode.MODEL_DAMAGED:
-        return tr(
+        return translate(
             "Reason",
             "The model file is damaged or of a kind that is not known, or its drive fails. Check "
             "the drive, and add the model again.",
         )
     if code is ReasonCode.MODEL_MISSING:
-        return tr(
+        return translate(
             "Reason",
             "The model file is not there. Connect its drive, or add the model again.",
         )
     if code is ReasonCode.NO_MODEL:
-        return tr("Reason", "No model is installed yet. Add one to begin.")
+        return translate("Reason", "No model is installed yet. Add one to begin.")
     if code is ReasonCode.CONFIG_MISSING:
-        return tr(
+        return translate(
             "Reason",
             "The run config {path} is not there. Choose another model, or add the model again.",
         )
     if code is ReasonCode.CONFIG_BROKEN:
-        return tr(
+        return translate(
             "Reason",
             "A setting of the model cannot be used. Correct it in the settings, or add the model "
             "again.",
         )
     if code is ReasonCode.PROGRAM_BROKEN:
-        return tr(
+        return translate(
             "Reason",
             "A part of Stratum is missing or does not start. Run the setup again; it repairs what "
             "is missing.",
@@ -110,44 +110,44 @@ def _of_files(code: ReasonCode) -> str:
 
 def _of_process(code: ReasonCode) -> str:
     """Sentences about the engine's process."""
-    tr = QCoreApplication.translate
+    translate = QCoreApplication.translate
     if code is ReasonCode.NO_ANSWER:
-        return tr("Reason", "The engine has not answered for {seconds} seconds. Try again.")
+        return translate("Reason", "The engine has not answered for {seconds} seconds. Try again.")
     if code is ReasonCode.START_HUNG:
-        return tr(
+        return translate(
             "Reason",
             "The engine did not get ready within {seconds} seconds. Try again; if it goes on, "
             "restart the PC.",
         )
     if code is ReasonCode.WILL_NOT_END:
-        return tr(
+        return translate(
             "Reason",
             "The engine (process {pid}) does not end, although it was forced to; the system still "
             "holds it. Its memory comes back when it ends, or after a restart of the PC.",
         )
     if code is ReasonCode.BUSY:
-        return tr(
+        return translate(
             "Reason",
             "A request is running. Wait for its end, or stop it; then try again.",
         )
     if code is ReasonCode.ENDED_OUTSIDE:
-        return tr("Reason", "The engine was ended from outside of this window.")
-    return tr("Reason", "The engine ended unexpectedly. Its log says more; the last line is:")
+        return translate("Reason", "The engine was ended from outside of this window.")
+    return translate("Reason", "The engine ended unexpectedly. Try again; its log says more.")
 
 
 def _port_in_use(reason: Reason) -> str:
-    tr = QCoreApplication.translate
+    translate = QCoreApplication.translate
     params = reason.params
     owner = params.get("owner")
     if owner:
-        text = tr("Reason", "Port {port} is in use by another program ({owner}).")
+        text = translate("Reason", "Port {port} is in use by another program ({owner}).")
     else:
-        text = tr("Reason", "Port {port} is in use by another program.")
+        text = translate("Reason", "Port {port} is in use by another program.")
     text = text.format(port=params.get("port", "?"), owner=owner)
     offered = params.get("offered")
     if offered is None:
-        way_out = tr("Reason", "End that program, or choose another port in the settings.")
+        way_out = translate("Reason", "End that program, or choose another port in the settings.")
     else:
-        way_out = tr("Reason", "End that program, or use port {offered} instead.")
+        way_out = translate("Reason", "End that program, or use port {offered} instead.")
         way_out = way_out.format(offered=offered)
     return f"{text} {way_out}"
