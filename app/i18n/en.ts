@@ -5,9 +5,9 @@
     <name>Composer</name>
     <message numerus="yes">
         <source>%n file(s) being read</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>%n file is being read</numerusform>
+            <numerusform>%n files are being read</numerusform>
         </translation>
     </message>
 </context>
@@ -15,9 +15,9 @@
     <name>ConversationList</name>
     <message numerus="yes">
         <source>%n conversation(s) imported</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>%n conversation imported</numerusform>
+            <numerusform>%n conversations imported</numerusform>
         </translation>
     </message>
 </context>

@@ -158,536 +158,712 @@
     <name>ChatPane</name>
     <message>
         <source>What shall we talk about?</source>
-        <translation type="unfinished"></translation>
+        <translation>想聊些什么？</translation>
     </message>
     <message>
         <source>Conversations (Ctrl+B)</source>
-        <translation type="unfinished"></translation>
+        <translation>对话列表 (Ctrl+B)</translation>
     </message>
     <message>
         <source>Settings of this conversation (Ctrl+.)</source>
-        <translation type="unfinished"></translation>
+        <translation>此对话的设置 (Ctrl+.)</translation>
     </message>
     <message>
         <source>Context: {0} tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>上下文：{0} 个词元</translation>
     </message>
     <message>
         <source>New conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>新对话</translation>
     </message>
     <message>
         <source>Attach files</source>
-        <translation type="unfinished"></translation>
+        <translation>添加文件</translation>
     </message>
     <message>
         <source>A new version of the answer; the old one is kept</source>
-        <translation type="unfinished"></translation>
+        <translation>回答的新版本；旧版本会保留</translation>
     </message>
     <message>
         <source>A new version of your message; the old one is kept</source>
-        <translation type="unfinished"></translation>
+        <translation>您的消息的新版本；旧版本会保留</translation>
     </message>
 </context>
 <context>
     <name>ChatPresets</name>
     <message>
         <source>Balanced</source>
-        <translation type="unfinished"></translation>
+        <translation>均衡</translation>
     </message>
     <message>
         <source>Precise</source>
-        <translation type="unfinished"></translation>
+        <translation>精确</translation>
     </message>
     <message>
         <source>Creative</source>
-        <translation type="unfinished"></translation>
+        <translation>创意</translation>
     </message>
     <message>
         <source>Quick</source>
-        <translation type="unfinished"></translation>
+        <translation>快速</translation>
     </message>
     <message>
         <source>What the model&apos;s authors recommend.</source>
-        <translation type="unfinished"></translation>
+        <translation>模型作者推荐的设置。</translation>
     </message>
     <message>
         <source>For facts, code and calculations: the likeliest words, and time to think.</source>
-        <translation type="unfinished"></translation>
+        <translation>适合事实、代码和计算：选最可能的词，并有时间思考。</translation>
     </message>
     <message>
         <source>For stories and ideas: less likely words too.</source>
-        <translation type="unfinished"></translation>
+        <translation>适合故事和点子：也选用不太常见的词。</translation>
     </message>
     <message>
         <source>Answers at once, without thinking.</source>
-        <translation type="unfinished"></translation>
+        <translation>不思考，立即回答。</translation>
     </message>
 </context>
 <context>
     <name>ChatProblems</name>
     <message>
-        <source>The answer ended while the model was still thinking. The thinking is above; “Regenerate” tries again.</source>
-        <translation type="unfinished"></translation>
+        <source>The answer ended while the model was still thinking. The thinking is above; “Another answer” tries again.</source>
+        <translation>模型还在思考时回答就结束了。思考内容在上方；点“另一个回答”可以再试一次。</translation>
     </message>
     <message>
         <source>The context is full. Begin a new conversation, or choose a larger context in the settings.</source>
-        <translation type="unfinished"></translation>
+        <translation>上下文已满。请新建对话，或在设置中选择更大的上下文。</translation>
     </message>
     <message>
         <source>The model has called tools as often as is allowed for one answer.</source>
-        <translation type="unfinished"></translation>
+        <translation>模型在一次回答中调用工具的次数已达上限。</translation>
     </message>
     <message>
         <source>The answer was ended because the model repeated itself.</source>
-        <translation type="unfinished"></translation>
+        <translation>模型不断重复，回答已被结束。</translation>
+    </message>
+    <message>
+        <source>The PDF is very long; only its beginning is attached.</source>
+        <translation>这个 PDF 很长，只添加了开头部分。</translation>
     </message>
     <message>
         <source>Some pages have no text (scanned pictures); they are left out.</source>
-        <translation type="unfinished"></translation>
+        <translation>有些页面没有文字（扫描图片），已略过。</translation>
+    </message>
+    <message>
+        <source>There is nothing to send yet.</source>
+        <translation>还没有可以发送的内容。</translation>
+    </message>
+    <message>
+        <source>There is no message to answer.</source>
+        <translation>没有可以回答的消息。</translation>
+    </message>
+    <message>
+        <source>This message is complete.</source>
+        <translation>这条消息已经完整。</translation>
+    </message>
+    <message>
+        <source>An answer is being made. Stop it, or wait for its end.</source>
+        <translation>正在生成回答。请先停止，或等它结束。</translation>
+    </message>
+    <message>
+        <source>A file is still being read. Wait a moment.</source>
+        <translation>还有文件正在读取，请稍候。</translation>
+    </message>
+    <message>
+        <source>{name} is a folder. Attach the files that are in it.</source>
+        <translation>{name} 是一个文件夹。请添加其中的文件。</translation>
+    </message>
+    <message>
+        <source>{name} cannot be read. Check that it is still there and belongs to you.</source>
+        <translation>无法读取 {name}。请检查它是否还在，以及您是否有权限。</translation>
+    </message>
+    <message>
+        <source>{name} is empty.</source>
+        <translation>{name} 是空的。</translation>
+    </message>
+    <message>
+        <source>{name} is too large: {size_bytes} bytes; at most {limit_bytes} can be attached. Attach the part that matters.</source>
+        <translation>{name} 太大：{size_bytes} 字节，最多可添加 {limit_bytes} 字节。请只添加需要的部分。</translation>
+    </message>
+    <message>
+        <source>{name} is an office document, which cannot be read. Save it as PDF or as text, and attach that.</source>
+        <translation>{name} 是 Office 文档，无法读取。请另存为 PDF 或文本后再添加。</translation>
+    </message>
+    <message>
+        <source>{name} is neither text nor PDF. Only text, code, PDF and pictures can be attached.</source>
+        <translation>{name} 既不是文本也不是 PDF。只能添加文本、代码、PDF 和图片。</translation>
+    </message>
+    <message>
+        <source>This is no picture that can be read. JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC and AVIF can.</source>
+        <translation>这不是可以读取的图片。支持 JPEG、PNG、WebP、GIF、BMP、TIFF、HEIC 和 AVIF。</translation>
+    </message>
+    <message>
+        <source>This model runs without its image encoder, so it cannot see pictures. Describe the picture in words, or copy its text.</source>
+        <translation>此模型没有加载图像编码器，看不到图片。请用文字描述图片，或复制其中的文字。</translation>
+    </message>
+    <message>
+        <source>{name} is protected by a password. Save it without one, and attach that.</source>
+        <translation>{name} 有密码保护。请另存为没有密码的文件后再添加。</translation>
+    </message>
+    <message>
+        <source>{name} has no text in it; its pages are pictures, as from a scanner. Run a text recognition over it first.</source>
+        <translation>{name} 中没有文字，页面都是图片（例如扫描件）。请先进行文字识别。</translation>
+    </message>
+    <message>
+        <source>{name} is damaged and cannot be read. Open it in a PDF viewer, save it again, and attach that.</source>
+        <translation>{name} 已损坏，无法读取。请用 PDF 阅读器打开并重新保存后再添加。</translation>
+    </message>
+    <message>
+        <source>The engine does not run. Start it, and try again.</source>
+        <translation>引擎没有运行。请先启动它，然后重试。</translation>
+    </message>
+    <message>
+        <source>The engine cannot be reached. Start it, and try again.</source>
+        <translation>无法连接引擎。请先启动它，然后重试。</translation>
+    </message>
+    <message>
+        <source>The engine did not answer in time. Try again; if it goes on, restart the engine.</source>
+        <translation>引擎没有及时响应。请重试；如果一直如此，请重启引擎。</translation>
+    </message>
+    <message>
+        <source>The engine went away in the middle of its answer. What had arrived is kept; “Continue” goes on with it.</source>
+        <translation>引擎在回答途中退出了。已收到的内容已保留，点“继续”可以接着写。</translation>
+    </message>
+    <message>
+        <source>The engine failed. What had arrived is kept; “Continue” goes on with it. The log says more.</source>
+        <translation>引擎出错了。已收到的内容已保留，点“继续”可以接着写。日志中有更多信息。</translation>
+    </message>
+    <message>
+        <source>What answers at {url} is not Stratum&apos;s engine. Another program uses its port.</source>
+        <translation>在 {url} 应答的不是 Stratum 的引擎。有别的程序占用了它的端口。</translation>
+    </message>
+    <message>
+        <source>The conversation is too long for the model: {n_prompt_tokens} tokens, and its context has {n_ctx}. Begin a new conversation, remove attachments, or choose a larger context in the settings.</source>
+        <translation>对话对模型来说太长了：{n_prompt_tokens} 个词元，而上下文只有 {n_ctx} 个。请新建对话、移除附件，或在设置中选择更大的上下文。</translation>
+    </message>
+    <message>
+        <source>The engine asks for another key. Restart it, or put the key right in the settings.</source>
+        <translation>引擎要求另一个密钥。请重启引擎，或在设置中改正密钥。</translation>
+    </message>
+    <message>
+        <source>Too many requests wait already. Try again in a moment.</source>
+        <translation>等待的请求太多了。请稍后再试。</translation>
+    </message>
+    <message>
+        <source>The request waited too long behind others. Try again.</source>
+        <translation>请求排队等待太久。请重试。</translation>
+    </message>
+    <message>
+        <source>Other programs use the graphics card&apos;s memory. Close them, and try again.</source>
+        <translation>其他程序占用了显存。请关闭它们，然后重试。</translation>
+    </message>
+    <message>
+        <source>The model could not be loaded. The log says why.</source>
+        <translation>模型无法加载。原因请看日志。</translation>
+    </message>
+    <message>
+        <source>The message is too large to be sent. Remove an attachment.</source>
+        <translation>消息太大，无法发送。请移除一个附件。</translation>
+    </message>
+    <message>
+        <source>A picture cannot be read. Remove it, and try again.</source>
+        <translation>有一张图片无法读取。请移除它，然后重试。</translation>
+    </message>
+    <message>
+        <source>The engine is being stopped. Start it again, and repeat the question.</source>
+        <translation>引擎正在停止。请重新启动它，再问一次。</translation>
+    </message>
+    <message>
+        <source>The conversation is not saved: the disk with {path} is full. It stays here, and is saved as soon as there is room.</source>
+        <translation>对话没有保存：{path} 所在的磁盘已满。内容仍在这里，一有空间就会保存。</translation>
+    </message>
+    <message>
+        <source>The conversation is not saved: {path} cannot be written ({reason}). It stays here, and is saved as soon as that is possible.</source>
+        <translation>对话没有保存：无法写入 {path}（{reason}）。内容仍在这里，可以写入时就会保存。</translation>
+    </message>
+    <message>
+        <source>The conversation is not saved yet: another program holds {path}. It stays here, and is saved as soon as that program lets go.</source>
+        <translation>对话还没有保存：另一个程序占用了 {path}。内容仍在这里，占用解除后就会保存。</translation>
+    </message>
+    <message>
+        <source>The conversation is not saved ({reason}). It stays here, and saving is tried again.</source>
+        <translation>对话没有保存（{reason}）。内容仍在这里，会再次尝试保存。</translation>
+    </message>
+    <message>
+        <source>The conversations in {path} cannot be read ({reason}). Try again.</source>
+        <translation>无法读取 {path} 中的对话（{reason}）。请重试。</translation>
+    </message>
+    <message>
+        <source>The file with the conversations was damaged. All {conversations} conversations could be read; the damaged file is kept as {aside}.</source>
+        <translation>保存对话的文件曾损坏。全部 {conversations} 个对话都已读出；损坏的文件保留为 {aside}。</translation>
+    </message>
+    <message>
+        <source>The file with the conversations was damaged. {conversations} conversations with {messages} messages could be saved from it, others are lost. The damaged file is kept as {aside}.</source>
+        <translation>保存对话的文件曾损坏。已从中救回 {conversations} 个对话、{messages} 条消息，其余已丢失。损坏的文件保留为 {aside}。</translation>
+    </message>
+    <message>
+        <source>The conversations were written by a newer version of Stratum. Until it is updated, conversations are kept in {elsewhere}.</source>
+        <translation>对话是由更新版本的 Stratum 写入的。在更新之前，对话保存在 {elsewhere}。</translation>
+    </message>
+    <message>
+        <source>The file with the conversations, {path}, cannot be opened ({reason}). Until then conversations are kept in {elsewhere}.</source>
+        <translation>无法打开保存对话的文件 {path}（{reason}）。在此之前，对话保存在 {elsewhere}。</translation>
+    </message>
+    <message>
+        <source>{path} cannot be imported. Choose a Markdown file or one that Stratum has exported.</source>
+        <translation>无法导入 {path}。请选择 Markdown 文件或 Stratum 导出的文件。</translation>
+    </message>
+    <message>
+        <source>{path} was written by a newer version of Stratum. Update Stratum to import it.</source>
+        <translation>{path} 是由更新版本的 Stratum 写入的。请更新 Stratum 后再导入。</translation>
+    </message>
+    <message>
+        <source>Something unexpected happened ({reason}). Try again; the log has the details.</source>
+        <translation>发生了意外（{reason}）。请重试；日志中有详细信息。</translation>
     </message>
 </context>
 <context>
     <name>ChatView</name>
     <message>
         <source>Everything is saved again.</source>
-        <translation type="unfinished"></translation>
+        <translation>所有内容都已重新保存。</translation>
     </message>
     <message>
         <source>Conversations</source>
-        <translation type="unfinished"></translation>
+        <translation>对话</translation>
     </message>
     <message>
         <source>Writing</source>
-        <translation type="unfinished"></translation>
+        <translation>书写</translation>
     </message>
     <message>
         <source>Answers</source>
-        <translation type="unfinished"></translation>
+        <translation>回答</translation>
     </message>
     <message>
         <source>Reading</source>
-        <translation type="unfinished">正在阅读</translation>
+        <translation>阅读</translation>
     </message>
     <message>
         <source>New conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>新建对话</translation>
     </message>
     <message>
         <source>Search conversations</source>
-        <translation type="unfinished"></translation>
+        <translation>搜索对话</translation>
     </message>
     <message>
         <source>Next conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>下一个对话</translation>
     </message>
     <message>
         <source>Previous conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>上一个对话</translation>
     </message>
     <message>
         <source>Rename the conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>重命名对话</translation>
     </message>
     <message>
         <source>Delete the conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>删除对话</translation>
     </message>
     <message>
         <source>Export as Markdown</source>
-        <translation type="unfinished"></translation>
+        <translation>导出为 Markdown</translation>
     </message>
     <message>
         <source>Show or hide the list</source>
-        <translation type="unfinished"></translation>
+        <translation>显示或隐藏列表</translation>
     </message>
     <message>
         <source>Settings of this conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>此对话的设置</translation>
     </message>
     <message>
         <source>This overview</source>
-        <translation type="unfinished"></translation>
+        <translation>本说明</translation>
     </message>
     <message>
         <source>Send</source>
-        <translation type="unfinished"></translation>
+        <translation>发送</translation>
     </message>
     <message>
         <source>New line</source>
-        <translation type="unfinished"></translation>
+        <translation>换行</translation>
     </message>
     <message>
         <source>Go to the message field</source>
-        <translation type="unfinished"></translation>
+        <translation>转到消息输入框</translation>
     </message>
     <message>
         <source>Attach files</source>
-        <translation type="unfinished"></translation>
+        <translation>添加文件</translation>
     </message>
     <message>
         <source>Edit the last message (in an empty field)</source>
-        <translation type="unfinished"></translation>
+        <translation>编辑上一条消息（输入框为空时）</translation>
     </message>
     <message>
         <source>Edit the last message</source>
-        <translation type="unfinished"></translation>
+        <translation>编辑上一条消息</translation>
     </message>
     <message>
         <source>Stop the answer</source>
-        <translation type="unfinished"></translation>
+        <translation>停止回答</translation>
     </message>
     <message>
         <source>Answer now, without more thinking</source>
-        <translation type="unfinished"></translation>
+        <translation>立即回答，不再思考</translation>
     </message>
     <message>
         <source>Another answer</source>
-        <translation type="unfinished"></translation>
+        <translation>另一个回答</translation>
     </message>
     <message>
         <source>Continue the answer</source>
-        <translation type="unfinished"></translation>
+        <translation>继续回答</translation>
     </message>
     <message>
         <source>Older version</source>
-        <translation type="unfinished"></translation>
+        <translation>较早的版本</translation>
     </message>
     <message>
         <source>Newer version</source>
-        <translation type="unfinished"></translation>
+        <translation>较新的版本</translation>
     </message>
     <message>
         <source>Copy the answer</source>
-        <translation type="unfinished"></translation>
+        <translation>复制回答</translation>
     </message>
     <message>
         <source>Copy the last code block</source>
-        <translation type="unfinished"></translation>
+        <translation>复制最后一个代码块</translation>
     </message>
     <message>
         <source>Show or hide the thinking</source>
-        <translation type="unfinished"></translation>
+        <translation>显示或隐藏思考</translation>
     </message>
     <message>
         <source>Previous message</source>
-        <translation type="unfinished"></translation>
+        <translation>上一条消息</translation>
     </message>
     <message>
         <source>Next message</source>
-        <translation type="unfinished"></translation>
+        <translation>下一条消息</translation>
     </message>
     <message>
         <source>Go to the end</source>
-        <translation type="unfinished"></translation>
+        <translation>转到末尾</translation>
     </message>
     <message>
         <source>What can be done with the chosen message</source>
-        <translation type="unfinished"></translation>
+        <translation>对选中的消息可以做什么</translation>
     </message>
     <message>
         <source>Select all</source>
-        <translation type="unfinished"></translation>
+        <translation>全选</translation>
     </message>
     <message>
         <source>Copy the selection, or the chosen message</source>
-        <translation type="unfinished"></translation>
+        <translation>复制选中内容或选中的消息</translation>
     </message>
 </context>
 <context>
     <name>ChatWords</name>
     <message>
         <source>{0} s</source>
-        <translation type="unfinished"></translation>
+        <translation>{0} 秒</translation>
     </message>
     <message>
         <source>{0} min {1} s</source>
-        <translation type="unfinished"></translation>
+        <translation>{0} 分 {1} 秒</translation>
     </message>
     <message>
         <source>{0} tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>{0} 个词元</translation>
     </message>
     <message>
         <source>Reading {0} of {1} tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>正在读取 {0} / {1} 个词元</translation>
     </message>
     <message>
         <source>Writing a call to {0}</source>
-        <translation type="unfinished"></translation>
+        <translation>正在编写对 {0} 的调用</translation>
     </message>
     <message>
         <source>{0} is at work</source>
-        <translation type="unfinished"></translation>
+        <translation>{0} 正在运行</translation>
     </message>
     <message>
         <source>{0} asks for your consent</source>
-        <translation type="unfinished"></translation>
+        <translation>{0} 请求您的同意</translation>
     </message>
     <message>
         <source>Waiting: another answer comes first</source>
-        <translation type="unfinished"></translation>
+        <translation>等待中：另一个回答在前面</translation>
     </message>
     <message>
         <source>Reading</source>
-        <translation type="unfinished">正在阅读</translation>
+        <translation>正在读取</translation>
     </message>
     <message>
         <source>Thinking</source>
-        <translation type="unfinished">正在思考</translation>
+        <translation>正在思考</translation>
     </message>
     <message>
         <source>Answering</source>
-        <translation type="unfinished">正在回答</translation>
+        <translation>正在回答</translation>
     </message>
     <message>
         <source>Stopping</source>
-        <translation type="unfinished"></translation>
+        <translation>正在停止</translation>
     </message>
     <message>
         <source>The model is loading: {0} %</source>
-        <translation type="unfinished"></translation>
+        <translation>模型正在加载：{0} %</translation>
     </message>
     <message>
         <source>The model is stopped. The answer begins when it is started.</source>
-        <translation type="unfinished"></translation>
+        <translation>模型已停止。启动后开始回答。</translation>
     </message>
     <message>
         <source>The model is starting</source>
-        <translation type="unfinished"></translation>
+        <translation>模型正在启动</translation>
     </message>
     <message>
         <source>The model is starting again after it ended</source>
-        <translation type="unfinished"></translation>
+        <translation>模型意外退出，正在重新启动</translation>
     </message>
     <message>
         <source>The model is busy; trying again</source>
-        <translation type="unfinished"></translation>
+        <translation>模型正忙，正在重试</translation>
     </message>
     <message>
         <source>Waiting for the model</source>
-        <translation type="unfinished"></translation>
+        <translation>正在等待模型</translation>
     </message>
     <message>
         <source>{0} tokens/s</source>
-        <translation type="unfinished"></translation>
+        <translation>{0} 词元/秒</translation>
     </message>
     <message>
         <source>context {0} of {1}</source>
-        <translation type="unfinished"></translation>
+        <translation>上下文 {0} / {1}</translation>
     </message>
     <message>
         <source>context {0}</source>
-        <translation type="unfinished"></translation>
+        <translation>上下文 {0}</translation>
     </message>
     <message>
         <source>drafts {0} %</source>
-        <translation type="unfinished"></translation>
+        <translation>草稿命中 {0} %</translation>
     </message>
     <message>
         <source>Model: {0}</source>
-        <translation type="unfinished"></translation>
+        <translation>模型：{0}</translation>
     </message>
     <message>
         <source>Prompt: {0} tokens, {1} of them remembered</source>
-        <translation type="unfinished"></translation>
+        <translation>提示：{0} 个词元，其中 {1} 个已记住</translation>
     </message>
     <message>
         <source>Reading: {0}, {1}</source>
-        <translation type="unfinished"></translation>
+        <translation>读取：{0}，{1}</translation>
     </message>
     <message>
         <source>Answer: {0} tokens, {1} of them thinking</source>
-        <translation type="unfinished"></translation>
+        <translation>回答：{0} 个词元，其中思考 {1} 个</translation>
     </message>
     <message>
         <source>Writing: {0}, {1}</source>
-        <translation type="unfinished"></translation>
+        <translation>书写：{0}，{1}</translation>
     </message>
     <message>
         <source>Drafts: {0} of {1} accepted</source>
-        <translation type="unfinished"></translation>
+        <translation>草稿：{1} 个中采纳 {0} 个</translation>
     </message>
     <message>
         <source>Thinking level: {0}</source>
-        <translation type="unfinished"></translation>
+        <translation>思考程度：{0}</translation>
     </message>
     <message>
         <source>Sampling: {0}</source>
-        <translation type="unfinished"></translation>
+        <translation>采样：{0}</translation>
     </message>
     <message>
         <source>No thinking</source>
-        <translation type="unfinished"></translation>
+        <translation>不思考</translation>
     </message>
     <message>
         <source>Short</source>
-        <translation type="unfinished"></translation>
+        <translation>简短</translation>
     </message>
     <message>
         <source>Medium</source>
-        <translation type="unfinished"></translation>
+        <translation>中等</translation>
     </message>
     <message>
         <source>Thorough</source>
-        <translation type="unfinished"></translation>
+        <translation>深入</translation>
     </message>
     <message>
         <source>Show less</source>
-        <translation type="unfinished"></translation>
+        <translation>收起</translation>
     </message>
     <message>
         <source>Show all ({0} characters)</source>
-        <translation type="unfinished"></translation>
+        <translation>显示全部（{0} 个字符）</translation>
     </message>
 </context>
 <context>
     <name>Composer</name>
     <message>
         <source>Write a message</source>
-        <translation type="unfinished"></translation>
+        <translation>输入消息</translation>
     </message>
     <message>
         <source>Message</source>
-        <translation type="unfinished"></translation>
+        <translation>消息</translation>
     </message>
     <message>
         <source>Attach files (Ctrl+O)</source>
-        <translation type="unfinished"></translation>
+        <translation>添加文件 (Ctrl+O)</translation>
     </message>
     <message>
         <source>How thoroughly the model thinks before it answers</source>
-        <translation type="unfinished"></translation>
+        <translation>模型在回答前思考的深入程度</translation>
     </message>
     <message>
         <source>Do not edit (Escape)</source>
-        <translation type="unfinished"></translation>
+        <translation>放弃编辑 (Esc)</translation>
     </message>
     <message>
         <source>Send (Enter)</source>
-        <translation type="unfinished"></translation>
+        <translation>发送 (Enter)</translation>
     </message>
     <message>
         <source>Stop the answer (Escape)</source>
-        <translation type="unfinished"></translation>
+        <translation>停止回答 (Esc)</translation>
     </message>
     <message>
         <source>Remove {0}</source>
-        <translation type="unfinished"></translation>
+        <translation>移除 {0}</translation>
     </message>
     <message numerus="yes">
         <source>%n file(s) being read</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>正在读取 %n 个文件</numerusform>
         </translation>
     </message>
     <message>
         <source>Standard ({0})</source>
-        <translation type="unfinished"></translation>
+        <translation>标准（{0}）</translation>
     </message>
     <message>
         <source>Thinking: {0}</source>
-        <translation type="unfinished"></translation>
+        <translation>思考：{0}</translation>
     </message>
 </context>
 <context>
     <name>ConversationList</name>
     <message>
         <source>Search conversations</source>
-        <translation type="unfinished"></translation>
+        <translation>搜索对话</translation>
     </message>
     <message>
         <source>New chat</source>
-        <translation type="unfinished"></translation>
+        <translation>新对话</translation>
     </message>
     <message>
         <source>New conversation (Ctrl+N)</source>
-        <translation type="unfinished"></translation>
+        <translation>新建对话 (Ctrl+N)</translation>
     </message>
     <message>
         <source>Export and import</source>
-        <translation type="unfinished"></translation>
+        <translation>导出和导入</translation>
     </message>
     <message>
         <source>Import conversations…</source>
-        <translation type="unfinished"></translation>
+        <translation>导入对话…</translation>
     </message>
     <message>
         <source>Export all conversations…</source>
-        <translation type="unfinished"></translation>
+        <translation>导出所有对话…</translation>
     </message>
     <message>
         <source>Conversations</source>
-        <translation type="unfinished"></translation>
+        <translation>对话</translation>
     </message>
     <message>
         <source>Your conversations will be listed here.</source>
-        <translation type="unfinished"></translation>
+        <translation>您的对话会列在这里。</translation>
     </message>
     <message>
         <source>Nothing found.</source>
-        <translation type="unfinished"></translation>
+        <translation>没有找到。</translation>
     </message>
     <message>
         <source>“{0}” was deleted</source>
-        <translation type="unfinished"></translation>
+        <translation>已删除“{0}”</translation>
     </message>
     <message>
         <source>Undo</source>
-        <translation type="unfinished"></translation>
+        <translation>撤销</translation>
     </message>
     <message>
         <source>Rename (F2)</source>
-        <translation type="unfinished"></translation>
+        <translation>重命名 (F2)</translation>
     </message>
     <message>
         <source>Export as Markdown…</source>
-        <translation type="unfinished"></translation>
+        <translation>导出为 Markdown…</translation>
     </message>
     <message>
         <source>Export as JSON…</source>
-        <translation type="unfinished"></translation>
+        <translation>导出为 JSON…</translation>
     </message>
     <message>
         <source>Delete (Del)</source>
-        <translation type="unfinished"></translation>
+        <translation>删除 (Del)</translation>
     </message>
     <message>
         <source>Markdown (*.md)</source>
-        <translation type="unfinished"></translation>
+        <translation>Markdown (*.md)</translation>
     </message>
     <message>
         <source>Conversations (*.json)</source>
-        <translation type="unfinished"></translation>
+        <translation>对话 (*.json)</translation>
     </message>
     <message>
         <source>Import conversations</source>
-        <translation type="unfinished"></translation>
+        <translation>导入对话</translation>
     </message>
     <message>
         <source>Conversations (*.json *.md)</source>
-        <translation type="unfinished"></translation>
+        <translation>对话 (*.json *.md)</translation>
     </message>
     <message>
         <source>Export</source>
-        <translation type="unfinished"></translation>
+        <translation>导出</translation>
     </message>
     <message numerus="yes">
         <source>%n conversation(s) imported</source>
-        <translation type="unfinished">
-            <numerusform></numerusform>
+        <translation>
+            <numerusform>已导入 %n 个对话</numerusform>
         </translation>
     </message>
     <message>
         <source>Exported to {0}</source>
-        <translation type="unfinished"></translation>
+        <translation>已导出到 {0}</translation>
     </message>
 </context>
 <context>
     <name>ConversationModel</name>
     <message>
         <source>New conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>新对话</translation>
     </message>
 </context>
 <context>
@@ -768,46 +944,46 @@
     <name>Footer</name>
     <message>
         <source>Older version</source>
-        <translation type="unfinished"></translation>
+        <translation>较早的版本</translation>
     </message>
     <message>
         <source>Version {0} of {1}</source>
-        <translation type="unfinished"></translation>
+        <translation>第 {0} 版，共 {1} 版</translation>
     </message>
     <message>
         <source>Newer version</source>
-        <translation type="unfinished"></translation>
+        <translation>较新的版本</translation>
     </message>
     <message>
         <source>Continue this answer</source>
-        <translation type="unfinished"></translation>
+        <translation>继续这个回答</translation>
     </message>
     <message>
         <source>Continue</source>
-        <translation type="unfinished"></translation>
+        <translation>继续</translation>
     </message>
     <message>
         <source>Copy this message</source>
-        <translation type="unfinished"></translation>
+        <translation>复制这条消息</translation>
     </message>
     <message>
         <source>Edit this message</source>
-        <translation type="unfinished"></translation>
+        <translation>编辑这条消息</translation>
     </message>
     <message>
         <source>Another answer</source>
-        <translation type="unfinished"></translation>
+        <translation>另一个回答</translation>
     </message>
     <message>
         <source>New conversation from here</source>
-        <translation type="unfinished"></translation>
+        <translation>从这里新建对话</translation>
     </message>
 </context>
 <context>
     <name>KeyOverview</name>
     <message>
         <source>Keyboard</source>
-        <translation type="unfinished"></translation>
+        <translation>键盘</translation>
     </message>
 </context>
 <context>
@@ -862,7 +1038,7 @@
     <name>NoticeBar</name>
     <message>
         <source>Close this notice</source>
-        <translation type="unfinished"></translation>
+        <translation>关闭此提示</translation>
     </message>
 </context>
 <context>
@@ -903,63 +1079,63 @@
     <name>ReadingTranscript</name>
     <message>
         <source>Answer</source>
-        <translation type="unfinished"></translation>
+        <translation>回答</translation>
     </message>
     <message>
         <source>You</source>
-        <translation type="unfinished"></translation>
+        <translation>您</translation>
     </message>
     <message>
         <source>{0} of {1}</source>
-        <translation type="unfinished"></translation>
+        <translation>第 {0} 条，共 {1} 条</translation>
     </message>
     <message>
         <source>Copy</source>
-        <translation type="unfinished">复制</translation>
+        <translation>复制</translation>
     </message>
     <message>
         <source>Copy the link</source>
-        <translation type="unfinished"></translation>
+        <translation>复制链接</translation>
     </message>
     <message>
         <source>Select all</source>
-        <translation type="unfinished"></translation>
+        <translation>全选</translation>
     </message>
     <message>
         <source>Hide the thinking</source>
-        <translation type="unfinished"></translation>
+        <translation>隐藏思考</translation>
     </message>
     <message>
         <source>Show the thinking</source>
-        <translation type="unfinished"></translation>
+        <translation>显示思考</translation>
     </message>
     <message>
         <source>Copy this message</source>
-        <translation type="unfinished"></translation>
+        <translation>复制这条消息</translation>
     </message>
     <message>
         <source>Edit this message</source>
-        <translation type="unfinished"></translation>
+        <translation>编辑这条消息</translation>
     </message>
     <message>
         <source>Another answer</source>
-        <translation type="unfinished"></translation>
+        <translation>另一个回答</translation>
     </message>
     <message>
         <source>Continue this answer</source>
-        <translation type="unfinished"></translation>
+        <translation>继续这个回答</translation>
     </message>
     <message>
         <source>Older version</source>
-        <translation type="unfinished"></translation>
+        <translation>较早的版本</translation>
     </message>
     <message>
         <source>Newer version</source>
-        <translation type="unfinished"></translation>
+        <translation>较新的版本</translation>
     </message>
     <message>
         <source>New conversation from here</source>
-        <translation type="unfinished"></translation>
+        <translation>从这里新建对话</translation>
     </message>
 </context>
 <context>
@@ -1207,7 +1383,7 @@
     </message>
     <message>
         <source>Temperature</source>
-        <translation type="unfinished"></translation>
+        <translation type="unfinished">温度</translation>
     </message>
     <message>
         <source>Top P</source>
@@ -1223,15 +1399,15 @@
     </message>
     <message>
         <source>Presence penalty</source>
-        <translation type="unfinished"></translation>
+        <translation type="unfinished">存在惩罚</translation>
     </message>
     <message>
         <source>Frequency penalty</source>
-        <translation type="unfinished"></translation>
+        <translation type="unfinished">频率惩罚</translation>
     </message>
     <message>
         <source>Repetition penalty</source>
-        <translation type="unfinished"></translation>
+        <translation type="unfinished">重复惩罚</translation>
     </message>
     <message>
         <source>Thinking level</source>
@@ -1527,7 +1703,7 @@
     </message>
     <message>
         <source>Answers</source>
-        <translation type="unfinished"></translation>
+        <translation type="unfinished">回答</translation>
     </message>
     <message>
         <source>Tools and other servers</source>
@@ -1538,123 +1714,123 @@
     <name>SettingsPanel</name>
     <message>
         <source>The model may use tools</source>
-        <translation type="unfinished"></translation>
+        <translation>模型可以使用工具</translation>
     </message>
     <message>
         <source>This conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>此对话</translation>
     </message>
     <message>
         <source>Close (Ctrl+.)</source>
-        <translation type="unfinished"></translation>
+        <translation>关闭 (Ctrl+.)</translation>
     </message>
     <message>
         <source>System prompt</source>
-        <translation type="unfinished"></translation>
+        <translation>系统提示</translation>
     </message>
     <message>
         <source>What the model should always keep in mind, such as a role or a style</source>
-        <translation type="unfinished"></translation>
+        <translation>模型应始终记住的内容，例如角色或风格</translation>
     </message>
     <message>
         <source>Sampling</source>
-        <translation type="unfinished"></translation>
+        <translation>采样</translation>
     </message>
     <message>
         <source>Changes hold from the next answer on.</source>
-        <translation type="unfinished"></translation>
+        <translation>更改从下一个回答起生效。</translation>
     </message>
     <message>
         <source>Preset</source>
-        <translation type="unfinished"></translation>
+        <translation>预设</translation>
     </message>
     <message>
         <source>Keep these settings as a preset</source>
-        <translation type="unfinished"></translation>
+        <translation>把这些设置存为预设</translation>
     </message>
     <message>
         <source>Remove this preset</source>
-        <translation type="unfinished"></translation>
+        <translation>移除此预设</translation>
     </message>
     <message>
         <source>Use this preset for new conversations</source>
-        <translation type="unfinished"></translation>
+        <translation>新对话使用此预设</translation>
     </message>
     <message>
         <source>Thinking</source>
-        <translation type="unfinished">正在思考</translation>
+        <translation>思考</translation>
     </message>
     <message>
         <source>a quarter of the context</source>
-        <translation type="unfinished"></translation>
+        <translation>上下文的四分之一</translation>
     </message>
     <message>
         <source>Most tokens that the model thinks; 0 = no limit</source>
-        <translation type="unfinished"></translation>
+        <translation>模型思考的最多词元数；0 = 不限</translation>
     </message>
     <message>
         <source>At most</source>
-        <translation type="unfinished"></translation>
+        <translation>最多</translation>
     </message>
     <message>
         <source>as long as it takes</source>
-        <translation type="unfinished"></translation>
+        <translation>不限长度</translation>
     </message>
     <message>
         <source>Longest answer</source>
-        <translation type="unfinished"></translation>
+        <translation>最长回答</translation>
     </message>
     <message>
         <source>Temperature</source>
-        <translation type="unfinished"></translation>
+        <translation>温度</translation>
     </message>
     <message>
         <source>Top-p</source>
-        <translation type="unfinished"></translation>
+        <translation>Top-p</translation>
     </message>
     <message>
         <source>Min-p</source>
-        <translation type="unfinished"></translation>
+        <translation>Min-p</translation>
     </message>
     <message>
         <source>Presence penalty</source>
-        <translation type="unfinished"></translation>
+        <translation>存在惩罚</translation>
     </message>
     <message>
         <source>Frequency penalty</source>
-        <translation type="unfinished"></translation>
+        <translation>频率惩罚</translation>
     </message>
     <message>
         <source>Repetition penalty</source>
-        <translation type="unfinished"></translation>
+        <translation>重复惩罚</translation>
     </message>
     <message>
         <source>Top-k</source>
-        <translation type="unfinished"></translation>
+        <translation>Top-k</translation>
     </message>
     <message>
         <source>random</source>
-        <translation type="unfinished"></translation>
+        <translation>随机</translation>
     </message>
     <message>
         <source>Seed</source>
-        <translation type="unfinished"></translation>
+        <translation>随机种子</translation>
     </message>
     <message>
         <source>Standard ({0})</source>
-        <translation type="unfinished"></translation>
+        <translation>标准（{0}）</translation>
     </message>
     <message>
         <source>Standard</source>
-        <translation type="unfinished"></translation>
+        <translation>标准</translation>
     </message>
     <message>
         <source>Changed since.</source>
-        <translation type="unfinished"></translation>
+        <translation>之后有改动。</translation>
     </message>
     <message>
         <source>Name of the preset:</source>
-        <translation type="unfinished"></translation>
+        <translation>预设名称：</translation>
     </message>
 </context>
 <context>
@@ -1904,121 +2080,121 @@
     <name>ThinkingHead</name>
     <message>
         <source>Hides the thinking</source>
-        <translation type="unfinished"></translation>
+        <translation>隐藏思考</translation>
     </message>
     <message>
         <source>Shows the thinking</source>
-        <translation type="unfinished"></translation>
+        <translation>显示思考</translation>
     </message>
     <message>
         <source>Answer now</source>
-        <translation type="unfinished"></translation>
+        <translation>立即回答</translation>
     </message>
     <message>
         <source>End the thinking; the answer follows (Ctrl+Shift+Return)</source>
-        <translation type="unfinished"></translation>
+        <translation>结束思考，随后回答 (Ctrl+Shift+Return)</translation>
     </message>
     <message>
         <source>Thinking: {0}</source>
-        <translation type="unfinished"></translation>
+        <translation>正在思考：{0}</translation>
     </message>
     <message>
         <source>Thought for {0}</source>
-        <translation type="unfinished"></translation>
+        <translation>思考了 {0}</translation>
     </message>
     <message>
         <source>Thinking</source>
-        <translation type="unfinished">正在思考</translation>
+        <translation>思考</translation>
     </message>
 </context>
 <context>
     <name>ToolCard</name>
     <message>
         <source>Arguments</source>
-        <translation type="unfinished"></translation>
+        <translation>参数</translation>
     </message>
     <message>
         <source>Result</source>
-        <translation type="unfinished"></translation>
+        <translation>结果</translation>
     </message>
     <message>
         <source>Hides arguments and result</source>
-        <translation type="unfinished"></translation>
+        <translation>隐藏参数和结果</translation>
     </message>
     <message>
         <source>Shows arguments and result</source>
-        <translation type="unfinished"></translation>
+        <translation>显示参数和结果</translation>
     </message>
     <message>
         <source>The call is being written ({0})</source>
-        <translation type="unfinished"></translation>
+        <translation>正在编写调用（{0}）</translation>
     </message>
     <message>
         <source>Waits for your consent</source>
-        <translation type="unfinished"></translation>
+        <translation>等待您的同意</translation>
     </message>
     <message>
         <source>Runs</source>
-        <translation type="unfinished"></translation>
+        <translation>运行中</translation>
     </message>
     <message>
         <source>Done</source>
-        <translation type="unfinished"></translation>
+        <translation>完成</translation>
     </message>
     <message>
         <source>Failed</source>
-        <translation type="unfinished"></translation>
+        <translation>失败</translation>
     </message>
     <message>
         <source>Refused</source>
-        <translation type="unfinished"></translation>
+        <translation>已拒绝</translation>
     </message>
     <message>
         <source>The answer ended before</source>
-        <translation type="unfinished"></translation>
+        <translation>回答已提前结束</translation>
     </message>
     <message>
         <source>(empty)</source>
-        <translation type="unfinished"></translation>
+        <translation>（空）</translation>
     </message>
     <message>
         <source>May {0} run with these arguments?</source>
-        <translation type="unfinished"></translation>
+        <translation>允许 {0} 用这些参数运行吗？</translation>
     </message>
     <message>
         <source>Refuse</source>
-        <translation type="unfinished"></translation>
+        <translation>拒绝</translation>
     </message>
     <message>
         <source>Always allow</source>
-        <translation type="unfinished"></translation>
+        <translation>始终允许</translation>
     </message>
     <message>
         <source>Allow</source>
-        <translation type="unfinished"></translation>
+        <translation>允许</translation>
     </message>
 </context>
 <context>
     <name>Transcript</name>
     <message>
         <source>Conversation</source>
-        <translation type="unfinished"></translation>
+        <translation>对话</translation>
     </message>
     <message>
         <source>Copied</source>
-        <translation type="unfinished"></translation>
+        <translation>已复制</translation>
     </message>
     <message>
         <source>Copy this code</source>
-        <translation type="unfinished"></translation>
+        <translation>复制这段代码</translation>
     </message>
     <message>
         <source>To the end</source>
-        <translation type="unfinished"></translation>
+        <translation>到末尾</translation>
     </message>
     <message>
         <source>Go to the end and follow the answer (Ctrl+End)</source>
-        <translation type="unfinished"></translation>
+        <translation>转到末尾并跟随回答 (Ctrl+End)</translation>
     </message>
 </context>
 <context>

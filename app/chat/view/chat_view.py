@@ -297,9 +297,7 @@ class ChatView(QWidget):
     def _reading_keys(self) -> tuple[Key, ...]:
         transcript = self.pane.transcript
         return (
-            Key(
-                ("Alt+Up",), self.tr("Previous message"), lambda: transcript.go_to_message(-1)
-            ),
+            Key(("Alt+Up",), self.tr("Previous message"), lambda: transcript.go_to_message(-1)),
             Key(("Alt+Down",), self.tr("Next message"), lambda: transcript.go_to_message(1)),
             Key(("Ctrl+End",), self.tr("Go to the end"), transcript.scroll_to_end),
             Key(("Menu",), self.tr("What can be done with the chosen message")),

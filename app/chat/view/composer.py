@@ -169,8 +169,8 @@ def _png(image: object) -> bytes:
     data = QByteArray()
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    image.save(buffer, "PNG")
-    return data.data()
+    image.save(buffer, b"PNG")
+    return bytes(data.data())
 
 
 def is_picture(path: Path) -> bool:

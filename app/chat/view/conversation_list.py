@@ -58,7 +58,7 @@ class EntryDelegate(QStyledItemDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
         """Draw a line."""
-        widget = option.widget
+        widget = self.parent()
         if not isinstance(widget, QWidget):
             return
         theme = theme_of(widget)
@@ -244,7 +244,8 @@ class ConversationList(QWidget):
         top.addWidget(self.new_button, 1)
         top.addWidget(self.more_button)
         self.new_button.setSizePolicy(
-            self.search.sizePolicy().horizontalPolicy(), self.new_button.sizePolicy().verticalPolicy()
+            self.search.sizePolicy().horizontalPolicy(),
+            self.new_button.sizePolicy().verticalPolicy(),
         )
         layout = QVBoxLayout(self)
         margin = round(em * 0.5)
@@ -260,7 +261,7 @@ class ConversationList(QWidget):
         service = self._service
         service.conversations_changed.connect(self.refresh)
         service.search_finished.connect(self._show_hits)
-        service.busy_changed.connect(lambda _count: self.model.note_busy())
+        service.busy_changed.connect(self.model.note_busy)
         service.answer_ended.connect(self._note_end)
         service.transfer_finished.connect(self._transferred)
         self.model.renamed.connect(service.rename)

@@ -56,9 +56,7 @@ class ConversationModel(QAbstractListModel):
 
     renamed = Signal(str, str)
 
-    def __init__(
-        self, is_busy: Callable[[str], bool], parent: QObject | None = None
-    ) -> None:
+    def __init__(self, is_busy: Callable[[str], bool], parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._is_busy = is_busy
         self._unread: set[str] = set()
@@ -66,7 +64,9 @@ class ConversationModel(QAbstractListModel):
 
     def show_conversations(self, conversations: Sequence[Conversation]) -> None:
         """Show all of them; nothing moves on the screen when only titles changed."""
-        new = [Entry(c.id, c.title or self.tr("New conversation"), c.updated_at) for c in conversations]
+        new = [
+            Entry(c.id, c.title or self.tr("New conversation"), c.updated_at) for c in conversations
+        ]
         same_order = [e.conversation_id for e in new] == [e.conversation_id for e in self.entries]
         if same_order and not any(entry.message_id or entry.snippet for entry in self.entries):
             self.entries = new
@@ -93,7 +93,7 @@ class ConversationModel(QAbstractListModel):
         ]
         self.endResetModel()
 
-    def note_busy(self) -> None:
+    def note_busy(self, _count: int = 0) -> None:
         """Answers have begun or ended."""
         self._all_changed()
 

@@ -31,7 +31,9 @@ class NoticeBar(QFrame):
         self._timer.timeout.connect(self.hide)
         em = self.fontMetrics().height()
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(round(em * 0.6), round(em * 0.3), round(em * 0.3), round(em * 0.3))
+        layout.setContentsMargins(
+            round(em * 0.6), round(em * 0.3), round(em * 0.3), round(em * 0.3)
+        )
         layout.addWidget(self._label, 1)
         layout.addWidget(self.button)
         layout.addWidget(self.close_button)
@@ -77,6 +79,4 @@ class NoticeBar(QFrame):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(theme.line)
         painter.setBrush(theme.code_head)
-        painter.drawRoundedRect(
-            self.rect().adjusted(0, 0, -1, -1), theme.em * 0.4, theme.em * 0.4
-        )
+        painter.drawRoundedRect(self.rect().adjusted(0, 0, -1, -1), theme.em * 0.4, theme.em * 0.4)

@@ -118,7 +118,9 @@ class ChatPane(QWidget):
         below.addWidget(self.notice)
         below.addWidget(self.composer)
         centred = QHBoxLayout()
-        centred.setContentsMargins(round(em * 0.8), round(em * 0.2), round(em * 0.8), round(em * 0.8))
+        centred.setContentsMargins(
+            round(em * 0.8), round(em * 0.2), round(em * 0.8), round(em * 0.8)
+        )
         self._below.setMaximumWidth(em * _COMPOSER_EMS)
         self._below.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         centred.addStretch(1)
@@ -256,9 +258,7 @@ class ChatPane(QWidget):
     def _show_conversation(self, conversation: Conversation) -> None:
         settings = conversation.settings
         self._show_title()
-        self.composer.show_efforts(
-            self._facts.efforts, settings.effort, self._facts.default_effort
-        )
+        self.composer.show_efforts(self._facts.efforts, settings.effort, self._facts.default_effort)
         self.transcript.set_sampling_words(
             words.sampling_words(settings.sampling, self._facts.sampling)
         )
@@ -318,7 +318,7 @@ class ChatPane(QWidget):
         if self.controller is not None:
             self.controller.answer_now()
 
-    def _answer_tool(self, call_id: str, allow: bool, always: bool) -> None:  # noqa: FBT001  # a signal
+    def _answer_tool(self, call_id: str, allow: bool, always: bool) -> None:  # a signal
         if self.controller is not None:
             self.controller.answer_tool(call_id, allow=allow, always=always)
 

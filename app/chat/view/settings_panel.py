@@ -1,5 +1,7 @@
-"""The settings of one conversation: preset, system prompt, thinking, sampling. They hold from the next
-answer on."""
+"""The settings of one conversation: preset, system prompt, thinking, sampling.
+
+They hold from the next answer on.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +74,7 @@ def preset_description(preset: Preset) -> str:
             "ChatPresets",
             "For facts, code and calculations: the likeliest words, and time to think.",
         ),
-        "creative": translate(
-            "ChatPresets", "For stories and ideas: less likely words too."
-        ),
+        "creative": translate("ChatPresets", "For stories and ideas: less likely words too."),
         "quick": translate("ChatPresets", "Answers at once, without thinking."),
     }.get(preset.id, preset.description)
 
@@ -185,7 +185,9 @@ class SettingsPanel(QWidget):
         row.addWidget(self.preset, 1)
         self.keep_button = self._button("add", self.tr("Keep these settings as a preset"))
         self.remove_button = self._button("delete", self.tr("Remove this preset"))
-        self.default_button = self._button("check", self.tr("Use this preset for new conversations"))
+        self.default_button = self._button(
+            "check", self.tr("Use this preset for new conversations")
+        )
         for button in (self.keep_button, self.default_button, self.remove_button):
             row.addWidget(button)
         form.addLayout(row)
@@ -342,7 +344,9 @@ class SettingsPanel(QWidget):
         self._timer.stop()
         chosen = self.effort.currentData()
         values = {
-            name: None if box.value() < box.minimum() + box.singleStep() / 2 else round(box.value(), 4)
+            name: None
+            if box.value() < box.minimum() + box.singleStep() / 2
+            else round(box.value(), 4)
             for name, box in self.decimals.items()
         }
         sampling = Sampling(

@@ -123,11 +123,14 @@ def theme_of(widget: QWidget) -> Theme:
 
 def _mixed(first: QColor, second: QColor, share: float) -> QColor:
     """The first colour with this share of the second."""
+
+    def mix(one: int, other: int) -> int:
+        return round(one + (other - one) * share)
+
     return QColor(
-        *(
-            round(a + (b - a) * share)
-            for a, b in zip(first.getRgb()[:3], second.getRgb()[:3], strict=True)  # type: ignore[arg-type]
-        )
+        mix(first.red(), second.red()),
+        mix(first.green(), second.green()),
+        mix(first.blue(), second.blue()),
     )
 
 

@@ -9,8 +9,6 @@ from app.history.records import MessageStats, Sampling
 from engine.core.config import Effort
 
 
-
-
 def number(value: int) -> str:
     """A count with its separators: 12,400."""
     locale = QLocale()
@@ -55,10 +53,9 @@ def activity_words(activity: Activity) -> str:
     if phase is Phase.WAITING_FOR_ENGINE:
         return wait_words(activity)
     if phase is Phase.READING and activity.prompt_tokens:
-        line = translate("ChatWords", "Reading {0} of {1} tokens").format(
+        return translate("ChatWords", "Reading {0} of {1} tokens").format(
             number(activity.prompt_read), number(activity.prompt_tokens)
         )
-        return line
     if phase is Phase.WRITING_CALL:
         return translate("ChatWords", "Writing a call to {0}").format(activity.tool)
     if phase is Phase.RUNNING_TOOL:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -48,17 +47,19 @@ class Engine:
             raise AssertionError(f"the engine did not start: {line!r} {self.log_path.read_text()}")
         self.url = f"http://127.0.0.1:{found[1]}"
         # Nobody reads what it prints later on; a full pipe would hold it up.
-        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        self._reader = threading.Thread(target=self.process.stdout.read, daemon=True)
+        self._reader.start()
         deadline = time.monotonic() + 60
         while not self._is_loaded():
             assert time.monotonic() < deadline, self.log_path.read_text()
             time.sleep(0.05)
 
     def _is_loaded(self) -> bool:
-        with contextlib.suppress(OSError):
+        try:
             with urllib.request.urlopen(f"{self.url}/health", timeout=5) as reply:  # noqa: S310
                 return reply.status == 200
-        return False
+        except OSError:
+            return False
 
     def stop(self) -> None:
         """End it, and wait until it is gone."""
@@ -69,3 +70,6 @@ class Engine:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._reader.join(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()

@@ -1,8 +1,8 @@
 """Which words of code have which colour, with Pygments; in slices, so that nothing waits for it.
 
-    job = HighlightJob("print(1)", "python")
-    while not job.run(0.004): ...       # some milliseconds at a time
-    job.spans                           # [(0, 5, "builtin"), ...]
+job = HighlightJob("print(1)", "python")
+while not job.run(0.004): ...       # some milliseconds at a time
+job.spans                           # [(0, 5, "builtin"), ...]
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from functools import lru_cache
 
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
-from pygments.token import Comment, Generic, Keyword, Name, Number, Operator, String, Token
+from pygments.token import (
+    Comment,
+    Generic,
+    Keyword,
+    Name,
+    Number,
+    Operator,
+    String,
+    Token,
+    is_token_subtype,
+)
 from pygments.token import _TokenType as TokenType  # the type of all tokens
 from pygments.util import ClassNotFound
 
@@ -64,7 +74,7 @@ def lexer_for(language: str) -> Lexer | None:
 def kind_of(token: TokenType) -> str:
     """The kind of a word; empty for what has no colour of its own."""
     for parent, kind in _KINDS:
-        if token in parent:
+        if is_token_subtype(token, parent):
             return kind
     return ""
 

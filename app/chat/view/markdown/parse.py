@@ -52,7 +52,7 @@ def parse(piece: Piece, references: str = "") -> list[Block]:
     """
     source = _without_private_use(piece.source)
     if piece.prefix.lstrip(" ").startswith(("```", "~~~")):
-        return [_code_that_goes_on(source, piece)]
+        return _code_that_goes_on(source, piece)
     if references:
         source = f"{source}\n\n{references}"
     tree = SyntaxTreeNode(_parser().parse(source))
@@ -63,7 +63,7 @@ def plain_blocks(piece: Piece) -> list[Block]:
     """Blocks of a piece of a person's message: fenced code is code, the rest stays as it is."""
     text = _without_private_use(piece.source)
     if piece.prefix.lstrip(" ").startswith(("```", "~~~")):
-        return [_code_that_goes_on(text, piece)]
+        return _code_that_goes_on(text, piece)
     if text.lstrip("\n").lstrip(" ").startswith(("```", "~~~")):
         tree = SyntaxTreeNode(_parser().parse(text))
         if tree.children and tree.children[0].type == "fence":
@@ -92,16 +92,19 @@ def _code(node: SyntaxTreeNode, indent: int, quote: int) -> CodeBlock:
     return CodeBlock(indent, quote, node.content.removesuffix("\n"), words[0] if words else "")
 
 
-def _code_that_goes_on(source: str, piece: Piece) -> CodeBlock:
+def _code_that_goes_on(source: str, piece: Piece) -> list[Block]:
     """A later part of long code; without the parser, as there may be hundreds of them."""
     mark = piece.prefix.strip()
-    code = source[len(piece.prefix) :].removesuffix("\n")
-    before, _line_end, last = code.rpartition("\n")
-    end = last.strip()
+    lines = source[len(piece.prefix) :].split("\n")
+    if not lines[-1]:
+        lines.pop()  # what stands behind the last line's end
+    end = lines[-1].strip() if lines else ""
     if len(end) >= 3 and set(end) == {mark[0]}:
-        code = before
+        lines.pop()
+    if not lines:
+        return []
     words = mark.strip(mark[0]).split()
-    return CodeBlock(code=code, language=words[0] if words else "")
+    return [CodeBlock(code="\n".join(lines), language=words[0] if words else "")]
 
 
 @dataclass(slots=True)
@@ -259,7 +262,7 @@ class _Walk:
         return TextBlock(
             self.indent,
             self.quote,
-            f"<{tag}><li>{_unwrapped(block.html)}</li></{tag.split()[0]}>",
+            f"<{tag}><li>{_unwrapped(block.html)}</li></{tag.split(maxsplit=1)[0]}>",
             mark + block.plain,
             block.formulas,
         )

@@ -1,4 +1,4 @@
-"""Cuts a growing Markdown text into pieces that can be parsed on their own.
+r"""Cuts a growing Markdown text into pieces that can be parsed on their own.
 
 A piece ends where nothing that comes later can change it: at a blank line outside of fences, at the end
 of a fence, before a heading. So only the last piece of a growing answer is parsed and laid out again;
@@ -7,8 +7,8 @@ characters) is cut too; a cut piece `continues` the one before and brings the `p
 needs (the fence's first line, the table's head).
 
     splitter = Splitter()
-    splitter.add("# Title\\n\\nSome te")     # pieces: "# Title\\n", "\\nSome te"
-    splitter.add("xt\\n\\nMore")             # pieces: "# Title\\n", "\\nSome text\\n\\n", "More"
+    splitter.add("# Title\n\nSome te")     # pieces: "# Title\n", "\nSome te"
+    splitter.add("xt\n\nMore")             # pieces: "# Title\n", "\nSome text\n\n", "More"
 
 The text of all pieces together is the text that was added.
 """
@@ -197,9 +197,10 @@ class Splitter:
     def _cut_long_paragraph(self) -> None:
         """A piece that is too long ends at a sentence, for the sake of who has to lay it out."""
         state, text = self._open, self.last.text
-        if len(text) <= MAX_PARAGRAPH_CHARS or state.fence_line or state.table_head:
-            if len(self._line) <= MAX_CODE_CHARS or not state.fence_line:
-                return
+        is_long = len(text) > MAX_PARAGRAPH_CHARS and not (state.fence_line or state.table_head)
+        is_long_code = bool(state.fence_line) and len(self._line) > MAX_CODE_CHARS
+        if not (is_long or is_long_code):
+            return
         half = len(text) // 2
         ends = [found.end() for found in _SENTENCE_END.finditer(text, half)]
         cut = ends[-1] if ends else text.rfind(" ", half) + 1

@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from PySide6.QtCore import QPointF, QRectF, QUrl, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt, QUrl
 from PySide6.QtGui import (
     QAbstractTextDocumentLayout,
     QColor,
@@ -142,6 +142,8 @@ class BlockView:
         self, begin: int, end: int, theme: Theme
     ) -> QAbstractTextDocumentLayout.Selection:
         selection = QAbstractTextDocumentLayout.Selection()
+        if self._document is None:
+            return selection
         cursor = QTextCursor(self._document)
         cursor.setPosition(begin)
         cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
@@ -252,6 +254,7 @@ class TextView(BlockView):
 
     @property
     def plain(self) -> str:
+        """The text, for copying."""
         return self.block.plain
 
     def _make(self, width: float, with_: Surroundings) -> QTextDocument:  # noqa: ARG002
@@ -326,6 +329,7 @@ class CodeView(BlockView):
 
     @property
     def plain(self) -> str:
+        """The text, for copying."""
         return self.block.code
 
     @property
@@ -405,6 +409,7 @@ class CodeView(BlockView):
     def paint(
         self, painter: QPainter, x: float, y: float, with_: Surroundings, chosen: tuple[int, int]
     ) -> None:
+        """Draw the ground, the head and the code."""
         theme = with_.theme
         bottom = self.height - (theme.em * 0.7 if self.is_last else 0)
         rect = QRectF(x, y, self._width, bottom)
@@ -442,9 +447,11 @@ class TableView(BlockView):
 
     @property
     def plain(self) -> str:
+        """The text, for copying."""
         return "\n".join("\t".join(cells) for cells in self.block.plain_rows)
 
     def lay_out(self, width: float, with_: Surroundings) -> None:
+        """Make the table, and fit it into a width."""
         # Widths of columns are part of the document.
         if self._document is not None and width != self._width:
             self._document = None
@@ -470,9 +477,7 @@ class TableView(BlockView):
                 size = f' width="{widths[column]:.0f}"' if column < len(widths) else ""
                 made.append(f'<{tag}{ground}{size} align="{align}">{cell}</{tag}>')
             rows.append(f"<tr>{''.join(made)}</tr>")
-        style = (
-            f"border-collapse: collapse; border-style: solid; border-color: {theme.line.name()}"
-        )
+        style = f"border-collapse: collapse; border-style: solid; border-color: {theme.line.name()}"
         markup = self._put_formulas(document, "".join(rows), self.block.formulas, with_)
         document.setHtml(
             f'<body><table border="1" cellspacing="0" cellpadding="{theme.em * 0.28:.0f}" '
@@ -499,6 +504,7 @@ class FormulaView(BlockView):
 
     @property
     def plain(self) -> str:
+        """The text, for copying."""
         return self.block.formula.marked
 
     def _make(self, width: float, with_: Surroundings) -> QTextDocument:  # noqa: ARG002

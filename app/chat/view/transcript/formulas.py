@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import warnings
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -121,15 +122,19 @@ class Formulas(QObject):
             self.drawn.emit()
 
 
-def draw(source: str, is_display: bool, size: float, colour: str) -> Drawing | None:  # noqa: FBT001
+def draw(source: str, is_display: bool, size: float, colour: str) -> Drawing | None:
     """Draw a formula; None when it is no LaTeX that can be drawn."""
-    # Imported here: it takes a third of a second, and most conversations have no formula.
-    import ziamath  # noqa: PLC0415
+    with warnings.catch_warnings():
+        # It finds its font in a way that is deprecated in Python 3.11 (and no longer in 3.13).
+        warnings.simplefilter("ignore", DeprecationWarning)
+        # Imported here: it takes a third of a second, and most conversations have no formula.
+        from ziamath import zmath  # noqa: PLC0415
+        from ziamath.config import config  # noqa: PLC0415
 
     # Qt draws SVG 1.1 and Tiny 1.2: no symbols.
-    ziamath.config.svg2 = False
+    config.svg2 = False
     try:
-        made = ziamath.Latex(source, size=size, color=colour, inline=not is_display)
+        made = zmath.Latex(source, size=size, color=colour, inline=not is_display)
         svg = made.svg()
         width, height = made.getsize()
         descent = -made.getyofst()

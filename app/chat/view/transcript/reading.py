@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
@@ -170,7 +171,7 @@ class ReadingTranscript(Transcript):
 
     # -- keyboard ----------------------------------------------------------------------------------
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802, C901  # Qt's name; a table
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802  # Qt's name; a table
         """Scroll, go from message to message, copy."""
         key, modifiers = event.key(), event.modifiers()
         bar = self.verticalScrollBar()
@@ -267,9 +268,7 @@ class ReadingTranscript(Transcript):
             return menu
         menu.addSeparator()
         for action, text in self._actions(section):
-            menu.addAction(
-                text, lambda a=action, i=section.message.id: self.action_wanted.emit(a, i)
-            )
+            menu.addAction(text, partial(self.action_wanted.emit, action, section.message.id))
         if section.message.thinking:
             text = (
                 self.tr("Hide the thinking")

@@ -99,9 +99,12 @@ class WidgetRow(Row):
         self.parent: QWidget | None = None
 
     def estimate(self, width: float, with_: Surroundings) -> None:  # noqa: ARG002
+        """Guess the height."""
         self.height = with_.theme.em * self._lines
 
     def measure(self, width: float, with_: Surroundings) -> None:
+        """Guess the height."""
+        """Find out the height."""
         if self.widget is None:
             if self.parent is None:
                 raise RuntimeError("a row with a widget has no parent for it")
@@ -119,15 +122,18 @@ class WidgetRow(Row):
 
     @property
     def is_laid_out(self) -> bool:
+        """Whether it could be drawn now."""
         return self.is_measured and self.widget is not None
 
     def release(self) -> None:
+        """Free what is not seen."""
         if self.widget is not None:
             self.widget.hide()
             self.widget.deleteLater()
             self.widget = None
 
     def forget(self) -> None:
+        """Measure and draw anew."""
         super().forget()
         if self.widget is None:
             return
@@ -223,6 +229,7 @@ class BodyRow(Row):
     # -- layout ------------------------------------------------------------------------------------
 
     def estimate(self, width: float, with_: Surroundings) -> None:
+        """Guess the height."""
         text = self.piece.text
         em = with_.theme.em
         # Chinese letters are twice as wide as others.
@@ -232,6 +239,7 @@ class BodyRow(Row):
         self.height = math.ceil(max(1.0, lines) * em)
 
     def measure(self, width: float, with_: Surroundings) -> None:
+        """Find out the height."""
         with_.is_muted = self.is_muted
         with_.are_formulas_drawn = not self.is_growing
         y = 0.0
@@ -247,6 +255,7 @@ class BodyRow(Row):
         self.is_measured = True
 
     def forget(self) -> None:
+        """Measure and draw anew."""
         super().forget()
         for view in self.views:
             view.drop()
@@ -254,6 +263,7 @@ class BodyRow(Row):
                 view.naturals = []
 
     def release(self) -> None:
+        """Free what is not seen."""
         for view in self.views:
             view.drop()
 

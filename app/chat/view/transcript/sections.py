@@ -124,6 +124,8 @@ class Section:
             self.is_built = True
             if self.is_growing:
                 self.message = self._host.latest(self.message)
+            # Where there is no answer, the thinking is all that there is to read.
+            self._is_thinking_open = "ended_in_thinking" in self.message.notes
             self._compose()
 
     def update(self, message: Message, versions: tuple[str, ...]) -> None:
@@ -217,9 +219,7 @@ class Section:
         rows: list[Row] = []
         if message.attachments:
             rows.append(
-                WidgetRow(
-                    lambda parent: Chips(parent, self._theme, message.attachments), lines=2.0
-                )
+                WidgetRow(lambda parent: Chips(parent, self._theme, message.attachments), lines=2.0)
             )
         if not self._segments and message.text.strip():
             segment = Segment(plain_blocks, self._host.copy_button)

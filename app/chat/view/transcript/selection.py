@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.chat.view.transcript.rows import END, BodyRow, Row
+from app.chat.view.transcript.rows import END, Row
 from app.chat.view.transcript.sections import Section
 
 

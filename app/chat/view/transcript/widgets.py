@@ -126,9 +126,7 @@ class Footer(QWidget):
             older = add("chevron-left", self.tr("Older version"), MessageAction.OLDER)
             older.setEnabled(place > 0)
             count = label(self, f"{place + 1}/{len(versions)}", theme)
-            count.setAccessibleName(
-                self.tr("Version {0} of {1}").format(place + 1, len(versions))
-            )
+            count.setAccessibleName(self.tr("Version {0} of {1}").format(place + 1, len(versions)))
             layout.addWidget(count)
             newer = add("chevron-right", self.tr("Newer version"), MessageAction.NEWER)
             newer.setEnabled(place < len(versions) - 1)
@@ -267,9 +265,7 @@ class Notice(QWidget):
         sign = QLabel(self)
         side = round(theme.em)
         colour = theme.danger if is_problem else theme.warning
-        sign.setPixmap(
-            icon("warning" if is_problem else "info", colour).pixmap(QSize(side, side))
-        )
+        sign.setPixmap(icon("warning" if is_problem else "info", colour).pixmap(QSize(side, side)))
         sign.setAlignment(Qt.AlignmentFlag.AlignTop)
         shown = QLabel(self)
         shown.setTextFormat(Qt.TextFormat.PlainText)
@@ -332,9 +328,7 @@ class Chip(QFrame):
         name.setTextFormat(Qt.TextFormat.PlainText)
         metrics = name.fontMetrics()
         name.setText(
-            metrics.elidedText(
-                attachment.name, Qt.TextElideMode.ElideMiddle, round(theme.em * 14)
-            )
+            metrics.elidedText(attachment.name, Qt.TextElideMode.ElideMiddle, round(theme.em * 14))
         )
         name.setToolTip(attachment.name)
         layout.addWidget(name)
@@ -390,9 +384,7 @@ class ToolCard(QFrame):
         if is_asking:
             layout.addLayout(self._question(call, answer))
 
-    def _head(
-        self, call: ToolCall, *, is_open: bool, toggle: Callable[[], None]
-    ) -> QHBoxLayout:
+    def _head(self, call: ToolCall, *, is_open: bool, toggle: Callable[[], None]) -> QHBoxLayout:
         theme = self._theme
         head = QHBoxLayout()
         button = QToolButton(self)
@@ -454,7 +446,9 @@ class ToolCard(QFrame):
         row = QHBoxLayout()
         question = QLabel(self)
         question.setTextFormat(Qt.TextFormat.PlainText)
-        question.setText(self.tr("May {0} run with these arguments?").format(call.tool or call.name))
+        question.setText(
+            self.tr("May {0} run with these arguments?").format(call.tool or call.name)
+        )
         question.setWordWrap(True)
         row.addWidget(question, 1)
         for text, allow, always in (
