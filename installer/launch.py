@@ -1,4 +1,4 @@
-"""Starts what is installed: the tray program where there is one, else the server itself.
+"""Starts what is installed: the app for a person with a screen, else the server itself.
 
 The started program lives on when the installer ends; its output goes to a log in the data folder.
 """
@@ -53,15 +53,20 @@ def chat_url(config_path: Path) -> str:
 
 
 def has_app() -> bool:
-    """Whether the tray program is part of this version."""
+    """Whether the app is part of this version."""
     return _APP_FILE.is_file()
+
+
+def server_command(config_path: Path) -> list[str]:
+    """The command that runs the server alone, which a terminal can do too."""
+    return [sys.executable, "-m", "engine", "serve", "--config", str(config_path)]
 
 
 def start_command(config_path: Path, *, is_at_login: bool = False) -> list[str]:
     """The command that runs what is installed; at login without a window."""
     if has_app():
         return [sys.executable, "-m", "app", *([AT_LOGIN] if is_at_login else [])]
-    return [sys.executable, "-m", "engine", "serve", "--config", str(config_path)]
+    return server_command(config_path)
 
 
 def start(config_path: Path, *, is_at_login: bool = False) -> Started:
@@ -110,6 +115,14 @@ def wait_until_ready(started: Started, timeout_s: float) -> bool:
             return False
         time.sleep(_POLL_S)
     return False
+
+
+def stays(started: Started, seconds: float = 3.0) -> bool:
+    """Whether the app has not ended with an error in its first seconds; it says itself what comes then."""
+    try:
+        return started.process.wait(seconds) == 0  # another one runs, and was told to show itself
+    except subprocess.TimeoutExpired:
+        return True
 
 
 def is_answering(url: str) -> bool:

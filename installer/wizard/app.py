@@ -18,7 +18,6 @@ from engine.core.errors import EngineError
 from installer.i18n.texts import Texts
 from installer.steps import Installation, Step
 from installer.wizard.background import run_in_background, unexpected
-from installer.wizard.care_window import CareWindow
 from installer.wizard.look import set_up_look
 from installer.wizard.page import Page
 from installer.wizard.session import Session
@@ -51,6 +50,8 @@ def run_wizard(
 
 def run_care(texts: Texts) -> int:
     """Show the window for what comes after the installation until it is closed; exit status 0."""
+    from installer.wizard.care_window import CareWindow  # noqa: PLC0415  # seldom wanted
+
     app = _application()
     set_up_look(app)
     window = CareWindow(texts)

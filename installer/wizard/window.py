@@ -27,7 +27,6 @@ from engine.core.errors import EngineError
 from engine.core.language import Language
 from engine.core.settings import load_settings
 from installer.steps import Step
-from installer.wizard.care_window import CareWindow
 from installer.wizard.look import heading
 from installer.wizard.page import Page, text_label
 from installer.wizard.pages.done import DonePage
@@ -253,6 +252,8 @@ class WizardWindow(QDialog):
 
     def open_care(self) -> None:
         """Open the window to move, repair and go back; what it changes is read anew afterwards."""
+        from installer.wizard.care_window import CareWindow  # noqa: PLC0415  # seldom wanted
+
         try:
             self.page.leave()
         except EngineError as error:

@@ -69,6 +69,7 @@ def doors() -> Doors:
         can_tune=lambda: False,
         start=pretend_start,
         wait_until_ready=lambda _started, _timeout_s: True,
+        has_app=lambda: False,
     )
 
 
