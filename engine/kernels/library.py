@@ -10,13 +10,13 @@ import ctypes
 import functools
 import logging
 import os
-import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import platformdirs
 
 from engine.core.errors import ConfigError, ResourceError
+from engine.core.operating_system import architecture, is_x86_64
 from engine.kernels import build
 
 log = logging.getLogger(__name__)
@@ -197,9 +197,9 @@ def load_library() -> HostLibrary:
     Raises:
         ResourceError: there is no library and no compiler, or this machine cannot use it.
     """
-    if platform.machine().lower() not in {"x86_64", "amd64"}:
+    if not is_x86_64():
         raise ResourceError(
-            f"The host kernels are written for x86-64 processors, not for {platform.machine()}; "
+            f"The host kernels are written for x86-64 processors, not for {architecture()}; "
             "the slow reference operations work on it."
         )
     system = build.this_system()
