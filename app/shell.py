@@ -252,7 +252,8 @@ class Shell(QObject):
     def _leave(self) -> None:
         if self.window is not None:
             self.window.let_close()
-        self._app.quit()
+        # Not `quit`: it asks every window, and the one that says what is waited for does not close.
+        self._app.exit(0)
 
 
 def language_to_speak(context: AppContext) -> Language:

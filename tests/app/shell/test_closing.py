@@ -36,8 +36,18 @@ def panel(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 
 
 @pytest.fixture
+def exits() -> list[int]:
+    """With which statuses the application was ended. Its `quit` would ask every window first."""
+    return []
+
+
+@pytest.fixture
 def open_shell(
-    qapp: QApplication, context: AppContext, panel: object, monkeypatch: pytest.MonkeyPatch
+    qapp: QApplication,
+    context: AppContext,
+    panel: object,
+    exits: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[OpenShell]:
     """Starts a shell as `python -m app` does; quitting does not end the tests' own application."""
     made: list[Shell] = []
@@ -45,7 +55,7 @@ def open_shell(
     monkeypatch.setattr(quitting_module, "LAST_WORDS_MS", 30)
     monkeypatch.setattr(shell_module, "PANEL_PATIENCE_MS", 30)
     monkeypatch.setattr(shell_module, "PANEL_GONE_MS", 30)
-    monkeypatch.setattr(qapp, "quit", lambda: None)
+    monkeypatch.setattr(qapp, "exit", exits.append)
 
     def start(*, at_login: bool = False, **changes: object) -> Shell:
         store = context.app_settings
@@ -152,7 +162,7 @@ def test_closing_during_an_answer_without_a_sign_keeps_the_window_by_default(
 
 
 def test_the_way_out_says_that_memory_is_given_back_when_it_takes_long(
-    qtbot, open_shell, supervisor
+    qtbot, open_shell, supervisor, exits
 ):
     shell = open_shell()
     shell.quit()
@@ -167,6 +177,7 @@ def test_the_way_out_says_that_memory_is_given_back_when_it_takes_long(
     with qtbot.waitSignal(shell.quitting.done, timeout=PATIENCE_MS):
         supervisor.stopped.emit()
         assert small.label.text() == "All memory is free again."
+    assert exits == [0]
     small.deleteLater()
 
 
