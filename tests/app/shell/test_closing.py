@@ -270,3 +270,19 @@ def test_a_view_can_be_asked_for_from_anywhere(qtbot, open_shell, context):
     context.requests.open_view.emit(View.SETTINGS)
     assert window_of(shell).view is View.SETTINGS
     assert window_of(shell).side_bar.button(View.SETTINGS).isChecked()
+
+
+def test_what_could_not_be_saved_is_said_before_the_end(
+    qtbot, open_shell, supervisor, context, exits, tmp_path
+):
+    rescue = tmp_path / "stratum-unsaved.json"
+    context.close_chats = lambda: rescue
+    shell = open_shell()
+    shell.quit()
+    supervisor.stopped.emit()
+    (box,) = (box for box in QApplication.topLevelWidgets() if isinstance(box, QMessageBox))
+    assert str(rescue) in box.text()
+    assert exits == []
+    box.close()
+    assert exits == [0]
+    shiboken6.delete(box)
