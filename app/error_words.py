@@ -71,7 +71,7 @@ def error_words(error: EngineError) -> str:
     source = _SENTENCES.get(error.code)
     if source is None:
         return error.message
-    sentence = QCoreApplication.translate("Errors", source)
+    sentence = QCoreApplication.translate("Errors", str(source))
     if sentence == source:
         return error.message
     try:

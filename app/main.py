@@ -14,7 +14,6 @@ import logging.handlers
 import os
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -104,17 +103,21 @@ def make_context(app: QApplication, settings: PersonSettings, data_dir: Path) ->
     supervisor = Supervisor(data_dir, settings.value.active_config, app)
     notifier = Notifier(app_settings, app)
 
-    @lru_cache(maxsize=1)
+    opened: list[ChatService] = []
+
     def open_chats() -> ChatService:
-        from app.chat.service import ChatService  # noqa: PLC0415  # after the window is there
+        if not opened:
+            from app.chat.service import ChatService  # noqa: PLC0415  # after the window is there
 
-        chats = ChatService(data_dir, supervisor, app)
+            chats = ChatService(data_dir, supervisor.http, app)
+            chats.follow(supervisor)
 
-        def tell(chat_id: str, _message_id: str, seconds: float) -> None:
-            notifier.answer_ended(chats.controller(chat_id).conversation.title, seconds)
+            def tell(chat_id: str, _message_id: str, seconds: float) -> None:
+                notifier.answer_ended(chats.controller(chat_id).conversation.title, seconds)
 
-        chats.answer_ended.connect(tell)
-        return chats
+            chats.answer_ended.connect(tell)
+            opened.append(chats)
+        return opened[0]
 
     return AppContext(
         data_dir=data_dir,
@@ -125,6 +128,7 @@ def make_context(app: QApplication, settings: PersonSettings, data_dir: Path) ->
         notifier=notifier,
         requests=Requests(app),
         open_chats=open_chats,
+        close_chats=lambda: opened[0].close() if opened else None,
     )
 
 

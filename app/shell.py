@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from pathlib import Path
 
 from PySide6.QtCore import QObject, QProcess, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
@@ -47,6 +48,7 @@ class Shell(QObject):
         self._translations = translations
         self.window: MainWindow | None = None
         self._small_windows: dict[str, QWidget] = {}
+        self._rescue: Path | None = None
         self.quitting = Quitting(context.supervisor, self)
         self.quitting.done.connect(self._leave)
         self.sign = TraySign(context, self)
@@ -109,6 +111,8 @@ class Shell(QObject):
         for window in self._small_windows.values():
             window.hide()
         self.sign.remove()
+        # First: the engine would wait for their end.
+        self._rescue = self._context.close_chats()
         self.quitting.begin()
 
     def is_sign_the_only_way(self) -> bool:
@@ -252,7 +256,28 @@ class Shell(QObject):
     def _leave(self) -> None:
         if self.window is not None:
             self.window.let_close()
-        self._app.quit()
+        if self._rescue is None:
+            self._exit()
+            return
+        logger.warning("what could not be saved is in %s", self._rescue)
+        box = QMessageBox()
+        box.setIcon(QMessageBox.Icon.Warning)
+        box.setWindowTitle("Stratum")
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setText(
+            self.tr(
+                "The disk is full: what you wrote last could not be saved with your conversations. "
+                "It is in {path}; import it once there is space."
+            ).format(path=self._rescue)
+        )
+        box.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        box.finished.connect(self._exit)
+        self._small_windows["rescue"] = box
+        box.show()
+
+    def _exit(self) -> None:
+        # Not `quit`: it asks every window, and the one that says what is waited for does not close.
+        self._app.exit(0)
 
 
 def language_to_speak(context: AppContext) -> Language:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import shiboken6
 from PySide6.QtCore import QByteArray, QObject, QRectF, Qt
@@ -58,7 +58,7 @@ def icon(name: str, colour: QColor | None = None) -> QIcon:
     return _coloured(name, normal.name(), disabled.name())
 
 
-def put_icon(target: QObject, name: str) -> None:
+def put_icon(target: QAbstractButton | QAction, name: str) -> None:
     """Give a button or an action an icon that follows the colours of the windows."""
     before = target.findChild(_Follower, options=Qt.FindChildOption.FindDirectChildrenOnly)
     if before is not None:
@@ -101,9 +101,7 @@ class _Follower(QObject):
 
     def draw(self) -> None:
         """Give the parent its icon in the colours of now."""
-        target = self.parent()
-        if hasattr(target, "setIcon"):
-            target.setIcon(icon(self._name))
+        cast("TakesIcon", self.parent()).setIcon(icon(self._name))
 
 
 # An event filter on the application would cost each icon a call for every event of the program.

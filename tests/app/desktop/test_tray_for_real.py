@@ -99,6 +99,7 @@ def app(desktop: Desktop, tmp_path: Path) -> Iterator[App]:
     for process in made.started:
         if process.poll() is None:
             end(process)
+    sys.stdout.write(made.log())  # shown when the test has failed
 
 
 def test_close_to_tray_click_and_quit(app):
@@ -122,7 +123,7 @@ def test_close_to_tray_click_and_quit(app):
     app.desktop.press("Return")
     assert program.wait(timeout=60) == 0
     wait_until(lambda: not psutil.pid_exists(engine), "the engine's end")
-    assert app.desktop.sign_place() is None
+    wait_until(lambda: app.desktop.sign_place() is None, "the sign's end")
 
 
 def test_a_second_start_raises_the_window_of_the_first(app):

@@ -33,6 +33,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def plain_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The window shows nothing that needs an engine or conversations."""
+    from app import main_window  # noqa: PLC0415  # where there is Qt
+    from app.views import View  # noqa: PLC0415  # the same
+
+    place = ("tests.app.shell.stand_in", "StandInView")
+    monkeypatch.setattr(main_window, "_VIEWS", dict.fromkeys(View, place))
+
+
 @pytest.fixture
 def supervisor(qapp: QApplication) -> StandInSupervisor:
     """An engine that does what the test says."""
@@ -69,6 +79,7 @@ def make_context(
             notifier=Notifier(store),
             requests=Requests(),
             open_chats=no_chats,
+            close_chats=lambda: None,
         )
 
     return make

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QWidget
 
+from app.context import AppContext
 from app.supervisor.state import EngineState
 
 
@@ -55,3 +57,11 @@ class StandInSupervisor(QObject):
 
     def quit(self) -> None:
         self.commands.append("quit")
+
+
+class StandInView(QWidget):
+    """Where a view would be; views have tests of their own."""
+
+    def __init__(self, context: AppContext) -> None:
+        super().__init__()
+        self.context = context

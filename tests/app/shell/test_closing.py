@@ -36,8 +36,18 @@ def panel(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 
 
 @pytest.fixture
+def exits() -> list[int]:
+    """With which statuses the application was ended. Its `quit` would ask every window first."""
+    return []
+
+
+@pytest.fixture
 def open_shell(
-    qapp: QApplication, context: AppContext, panel: object, monkeypatch: pytest.MonkeyPatch
+    qapp: QApplication,
+    context: AppContext,
+    panel: object,
+    exits: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[OpenShell]:
     """Starts a shell as `python -m app` does; quitting does not end the tests' own application."""
     made: list[Shell] = []
@@ -45,7 +55,7 @@ def open_shell(
     monkeypatch.setattr(quitting_module, "LAST_WORDS_MS", 30)
     monkeypatch.setattr(shell_module, "PANEL_PATIENCE_MS", 30)
     monkeypatch.setattr(shell_module, "PANEL_GONE_MS", 30)
-    monkeypatch.setattr(qapp, "quit", lambda: None)
+    monkeypatch.setattr(qapp, "exit", exits.append)
 
     def start(*, at_login: bool = False, **changes: object) -> Shell:
         store = context.app_settings
@@ -152,7 +162,7 @@ def test_closing_during_an_answer_without_a_sign_keeps_the_window_by_default(
 
 
 def test_the_way_out_says_that_memory_is_given_back_when_it_takes_long(
-    qtbot, open_shell, supervisor
+    qtbot, open_shell, supervisor, exits
 ):
     shell = open_shell()
     shell.quit()
@@ -167,6 +177,7 @@ def test_the_way_out_says_that_memory_is_given_back_when_it_takes_long(
     with qtbot.waitSignal(shell.quitting.done, timeout=PATIENCE_MS):
         supervisor.stopped.emit()
         assert small.label.text() == "All memory is free again."
+    assert exits == [0]
     small.deleteLater()
 
 
@@ -259,3 +270,19 @@ def test_a_view_can_be_asked_for_from_anywhere(qtbot, open_shell, context):
     context.requests.open_view.emit(View.SETTINGS)
     assert window_of(shell).view is View.SETTINGS
     assert window_of(shell).side_bar.button(View.SETTINGS).isChecked()
+
+
+def test_what_could_not_be_saved_is_said_before_the_end(
+    qtbot, open_shell, supervisor, context, exits, tmp_path
+):
+    rescue = tmp_path / "stratum-unsaved.json"
+    context.close_chats = lambda: rescue
+    shell = open_shell()
+    shell.quit()
+    supervisor.stopped.emit()
+    (box,) = (box for box in QApplication.topLevelWidgets() if isinstance(box, QMessageBox))
+    assert str(rescue) in box.text()
+    assert exits == []
+    box.close()
+    assert exits == [0]
+    shiboken6.delete(box)
