@@ -20,13 +20,14 @@ from pathlib import Path
 from engine.core.catalog_file import PROGRAM_DIR, load_catalog
 from engine.core.config_file import load_config
 from engine.core.errors import EngineError, InputError, ResourceError
+from engine.core.login_start import python_of
 from engine.core.settings import load_settings
 from installer.child import child_environment, detached_flags
 from installer.download.options import DownloadOptions
 from installer.entries import EntrySystem, system_entries
 from installer.i18n.texts import Texts
 from installer.move_data import DataMove, MoveReport, pending_move
-from installer.program import program_version, python_of, read_record
+from installer.program import program_version, read_record
 from installer.repair import Repair, RepairReport
 from installer.running import require_stopped
 from installer.terminal import TerminalProgress, answer_is_yes, say
