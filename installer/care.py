@@ -21,6 +21,7 @@ from engine.core.catalog_file import PROGRAM_DIR, load_catalog
 from engine.core.config_file import load_config
 from engine.core.errors import EngineError, InputError, ResourceError
 from engine.core.login_start import python_of
+from engine.core.setting_paths import whole_path
 from engine.core.settings import load_settings
 from installer.child import child_environment, detached_flags
 from installer.download.options import DownloadOptions
@@ -207,7 +208,7 @@ def move_here(options: CareOptions, target: Path, texts: Texts) -> int:
         InstallError: it cannot be moved; nothing is lost.
     """
     pending = pending_move()
-    target = target.expanduser().absolute()
+    target = whole_path(target)
     source = pending.source if pending is not None and pending.target == target else options.folder
     names = {"source": str(source), "target": str(target)}
     if not _is_confirmed(options, texts, "move", names):
