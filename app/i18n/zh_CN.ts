@@ -53,85 +53,6 @@
     </message>
 </context>
 <context>
-    <name>AppSwitches</name>
-    <message>
-        <source>Start</source>
-        <translation>启动</translation>
-    </message>
-    <message>
-        <source>Beside the clock</source>
-        <translation>系统托盘</translation>
-    </message>
-    <message>
-        <source>Notifications</source>
-        <translation>通知</translation>
-    </message>
-    <message>
-        <source>Language and colours</source>
-        <translation>语言和颜色</translation>
-    </message>
-    <message>
-        <source>Start Stratum when I log in</source>
-        <translation>登录时启动 Stratum</translation>
-    </message>
-    <message>
-        <source>Start the model together with Stratum</source>
-        <translation>随 Stratum 一起启动模型</translation>
-    </message>
-    <message>
-        <source>Show a sign beside the clock</source>
-        <translation>在系统托盘中显示图标</translation>
-    </message>
-    <message>
-        <source>Closing the window leaves the sign and the model</source>
-        <translation>关闭窗口后保留托盘图标和模型</translation>
-    </message>
-    <message>
-        <source>When the model is ready</source>
-        <translation>模型就绪时</translation>
-    </message>
-    <message>
-        <source>When a long answer has ended and no window is in front</source>
-        <translation>较长的回答完成且窗口不在前台时</translation>
-    </message>
-    <message>
-        <source>When something fails</source>
-        <translation>出现问题时</translation>
-    </message>
-    <message>
-        <source>It then starts beside the clock, without a window.</source>
-        <translation>届时只在系统托盘中启动，不显示窗口。</translation>
-    </message>
-    <message>
-        <source>&amp;Language</source>
-        <translation>语言(&amp;L)</translation>
-    </message>
-    <message>
-        <source>&amp;Colours</source>
-        <translation>颜色(&amp;C)</translation>
-    </message>
-    <message>
-        <source>As the system</source>
-        <translation>跟随系统</translation>
-    </message>
-    <message>
-        <source>Light</source>
-        <translation>浅色</translation>
-    </message>
-    <message>
-        <source>Dark</source>
-        <translation>深色</translation>
-    </message>
-    <message>
-        <source>Without the sign, closing the window quits.</source>
-        <translation>没有托盘图标时，关闭窗口即退出。</translation>
-    </message>
-    <message>
-        <source>This copy keeps everything in its own folder and changes no system.</source>
-        <translation>此副本将所有内容保存在自己的文件夹中，不更改系统。</translation>
-    </message>
-</context>
-<context>
     <name>Banner</name>
     <message>
         <source>Close</source>
@@ -867,6 +788,29 @@
     </message>
 </context>
 <context>
+    <name>Editors</name>
+    <message>
+        <source>auto: {value}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>auto</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Choose a file</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Models (*.gguf)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Show</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
     <name>EngineCard</name>
     <message>
         <source>Stop model</source>
@@ -980,6 +924,89 @@
     </message>
 </context>
 <context>
+    <name>GeneralPage</name>
+    <message>
+        <source>General</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Starting and closing</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Start Stratum when I log in</source>
+        <translation type="unfinished">登录时启动 Stratum</translation>
+    </message>
+    <message>
+        <source>Start the model together with Stratum</source>
+        <translation type="unfinished">随 Stratum 一起启动模型</translation>
+    </message>
+    <message>
+        <source>Closing the window leaves Stratum beside the clock</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Show the sign beside the clock</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Without the sign, closing the window ends Stratum.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Look</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>As the system</source>
+        <translation type="unfinished">跟随系统</translation>
+    </message>
+    <message>
+        <source>Light</source>
+        <translation type="unfinished">浅色</translation>
+    </message>
+    <message>
+        <source>Dark</source>
+        <translation type="unfinished">深色</translation>
+    </message>
+    <message>
+        <source>Language</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Colours</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Notifications</source>
+        <translation type="unfinished">通知</translation>
+    </message>
+    <message>
+        <source>When the model is ready</source>
+        <translation type="unfinished">模型就绪时</translation>
+    </message>
+    <message>
+        <source>When a long answer is complete and the window is hidden</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>When something fails</source>
+        <translation type="unfinished">出现问题时</translation>
+    </message>
+    <message>
+        <source>About Stratum</source>
+        <translation type="unfinished">关于 Stratum</translation>
+    </message>
+    <message>
+        <source>Show the log</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>A portable copy changes nothing of the system.</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
     <name>KeyOverview</name>
     <message>
         <source>Keyboard</source>
@@ -1072,6 +1099,49 @@
     <name>Now</name>
     <message>
         <source>context of {n} tokens</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>Problems</name>
+    <message>
+        <source>{path} cannot be written. Free some space, or choose a folder that belongs to you.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{path} cannot be read. Check the path.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{path} was written by a newer version of Stratum. Update Stratum.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{folder} has {free} free; the model needs {needed}. Choose another folder, or free some space.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The copy of {file} is not what was copied, so nothing was changed. Check the drive, and try again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>This is no list of MCP servers. Paste the JSON that a program such as Claude Desktop has, with “mcpServers” in it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{path} is there already. Choose another folder.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{path} cannot be deleted. Stop the model, and try again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The engine does not run. Start it, and try again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The engine&apos;s command line does not answer. Run setup again.</source>
         <translation type="unfinished"></translation>
     </message>
 </context>
@@ -1245,6 +1315,33 @@
     <message>
         <source>All memory is free again.</source>
         <translation>内存已全部释放。</translation>
+    </message>
+</context>
+<context>
+    <name>RowWidget</name>
+    <message>
+        <source>Back to the default</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{name}: back to the default</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Allowed: {words}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Here “auto” is {value}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Takes effect when the model is started again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Saved; waits for a restart.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 <context>
@@ -1711,6 +1808,53 @@
     </message>
 </context>
 <context>
+    <name>RunPage</name>
+    <message>
+        <source>Model and engine</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Search settings</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>No setting has these words.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Save</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Discard changes</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Undo the last save</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>No model is installed yet. Add one on the page “Models”.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>These settings are in {file}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Saved.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Saved. It takes effect when the model is started again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The settings before the last save hold again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
     <name>SettingsPanel</name>
     <message>
         <source>The model may use tools</source>
@@ -1834,6 +1978,53 @@
     </message>
 </context>
 <context>
+    <name>SettingsView</name>
+    <message>
+        <source>General</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Models</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Model and engine</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Network</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Tools (MCP)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Other programs</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Diagnostics</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Pages of the settings</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Restart the model now</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{names} and {n} more</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>These settings wait for a restart: {names}</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
     <name>Shell</name>
     <message>
         <source>The model stays ready. Click this sign to have the window back; its menu has “Quit Stratum”.</source>
@@ -1870,6 +2061,10 @@
     <message>
         <source>The installer cannot be started. Run setup again.</source>
         <translation>无法启动安装程序。请重新运行安装。</translation>
+    </message>
+    <message>
+        <source>The disk is full: what you wrote last could not be saved with your conversations. It is in {path}; import it once there is space.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 <context>
