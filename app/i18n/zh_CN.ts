@@ -639,6 +639,45 @@
     </message>
 </context>
 <context>
+    <name>ClientsPage</name>
+    <message>
+        <source>Other programs</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Coding agents, chat programs and scripts can use the model at this address.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Write the key itself into the texts</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Program</source>
+        <translation type="unfinished">程序</translation>
+    </message>
+    <message>
+        <source>Address</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The context is {n} tokens; agents work better with 65,536 or more (page “Model and engine”).</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Put the key in the place of {word}.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>In Open WebUI: Admin settings, Connections, OpenAI API.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Copy</source>
+        <translation type="unfinished">复制</translation>
+    </message>
+</context>
+<context>
     <name>Composer</name>
     <message>
         <source>Write a message</source>
@@ -819,6 +858,29 @@
     <message>
         <source>Start model</source>
         <translation>启动模型</translation>
+    </message>
+</context>
+<context>
+    <name>EntryDialog</name>
+    <message>
+        <source>MCP server</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Name (several servers have their own)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Name</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The server as JSON</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Paste what a program such as Claude Desktop has in its file, or write one entry: “command” with “args” and “env”, or “url” with “headers”.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 <context>
@@ -1044,6 +1106,41 @@
     </message>
 </context>
 <context>
+    <name>McpPage</name>
+    <message>
+        <source>Tools (MCP)</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>An MCP server is a program that offers tools: reading files, searching, writing tickets. Use only servers that you trust. Tools that change something ask first.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>No server is set up yet.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Add a server</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Remove a server</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Remove {name} from the list?</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>To keep it without using it, switch it off instead. The program itself stays.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Remove</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
     <name>ModelPanel</name>
     <message>
         <source>Where the model lives</source>
@@ -1058,6 +1155,93 @@
     <name>MonitorView</name>
     <message>
         <source>Last requests</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
+    <name>NetworkPage</name>
+    <message>
+        <source>Network</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Other devices in my network may use the model</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Off, only programs on this PC reach it. On, every device needs the key below. The connection is not encrypted: use it in networks that you trust.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Key</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Show</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Copy</source>
+        <translation type="unfinished">复制</translation>
+    </message>
+    <message>
+        <source>Make a key</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Remove the key</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>This PC in the network</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>No other device reaches it now.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>No key: programs on this PC need none</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Make a new key</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Programs on this PC need the key too. {n} more keys are in the file.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>With a key, programs on this PC need it too.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>A key was made. Each device and each program on this PC needs it from now on.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The former key works until the model is started again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Hide</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>This PC is in no network now.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>When a device finds nothing there, the firewall keeps it out. This lets it in (in a command window of the administrator):</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>This code is the key: read it with the phone and put it into the page.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>This code opens the chat page on a phone. It asks for the key once; “Show” turns this into a code of the key.</source>
         <translation type="unfinished"></translation>
     </message>
 </context>
@@ -1855,6 +2039,49 @@
     </message>
 </context>
 <context>
+    <name>ServerRow</name>
+    <message>
+        <source>On</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{name}: on</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Edit</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Remove</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Off</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>The running engine does not know it yet.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Starts</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Ready, with {n} tools: {names}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Does not work: {reason}</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Starts with the next use</source>
+        <translation type="unfinished"></translation>
+    </message>
+</context>
+<context>
     <name>SettingsPanel</name>
     <message>
         <source>The model may use tools</source>
@@ -2064,7 +2291,7 @@
     </message>
     <message>
         <source>The disk is full: what you wrote last could not be saved with your conversations. It is in {path}; import it once there is space.</source>
-        <translation type="unfinished"></translation>
+        <translation>磁盘已满：您最后写的内容无法与对话一起保存。它保存在 {path} 中；有空间后请将其导入。</translation>
     </message>
 </context>
 <context>
