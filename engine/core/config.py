@@ -135,6 +135,21 @@ class RunConfig(BaseModel):
         "prompt is read, in milliseconds. More reads prompts faster, less keeps answers fluent.",
     )
 
+    # -- drafts ----------------------------------------------------------------------------------
+    spec_lookup: bool = Field(
+        default=True,
+        description="Guess the next tokens from what the conversation already holds. Guesses are "
+        "verified: they make answers faster where text is repeated, and never change them.",
+    )
+    spec_mtp: Annotated[int, Field(ge=0, le=8)] = Field(
+        default=3,
+        description="Most tokens in a row that the model's draft head (MTP) may guess; 0 = none.",
+    )
+    spec_min_p: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="The draft head stops guessing at a token that it gives a smaller probability.",
+    )
+
     # -- sessions --------------------------------------------------------------------------------
     session_cache_mib: Annotated[int, Field(ge=0)] | None = Field(
         default=None,

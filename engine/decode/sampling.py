@@ -63,10 +63,11 @@ class Sampler:
         self._penalties = Penalties(params)
         self._biases = Biases(params.logit_bias)
 
-    def sample(self, logits: FloatArray, *, use_penalties: bool = True) -> int:
+    def sample(self, logits: FloatArray, *, use_penalties: bool = True, ahead: int = 0) -> int:
         """The next token's id; `logits` `[V]` is not changed.
 
-        `note` must be told every token that becomes part of the answer, this one too.
+        `note` must be told every token that becomes part of the answer, this one too. With `ahead`,
+        drawn as the token that comes so many tokens after the next one will be.
 
         Raises:
             BadLogitsError: a logit is NaN or plus infinity, or all are minus infinity.
@@ -86,7 +87,7 @@ class Sampler:
         params = self._params
         if params.temperature == 0:
             return int(np.argmax(logits))
-        u = uniform(params.seed, self.num_seen)
+        u = uniform(params.seed, self.num_seen + ahead)
         if 0 < params.top_k <= FEW_CANDIDATES:
             return draw_of_few(logits, params, u)
         ids, probabilities = candidates(logits, params)

@@ -21,7 +21,7 @@ from engine.kernels import build
 
 log = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 # variant -> bit of stratum_cpu_features(), the best one first
 VARIANTS = {"avx512": 4, "avxvnni": 2, "avx2": 1}
 CPU_VARIABLE = "STRATUM_CPU"
@@ -97,8 +97,18 @@ class HostLibrary:
         self._dll.stratum_replay.restype = ctypes.c_int32
         self._dll.stratum_replay.argtypes = [_POINTER, _POINTER, _INTEGER, _POINTER]
         self._dll.stratum_check_array.argtypes = [*[_POINTER] * 3, _INTEGER, _POINTER, _POINTER]
+        self.lookup_append = self._function("stratum_lookup_append", ctypes.c_int32, "ppi")
+        self.lookup_draft = self._function("stratum_lookup_draft", _INTEGER, "piip")
+        self.lookup_play = self._function("stratum_lookup_play", ctypes.c_int32, "ppiiip")
         features = int(self._dll.stratum_cpu_features())
         self.variants = tuple(name for name, bit in VARIANTS.items() if features & bit)
+
+    def _function(self, name: str, result: type, kinds: str) -> HostFunction:
+        """A function that needs no context and no instruction set."""
+        function: HostFunction = self._dll[name]
+        function.restype = result  # type: ignore[attr-defined]
+        function.argtypes = [_KINDS[kind] for kind in kinds]  # type: ignore[attr-defined]
+        return function
 
     def operations(self, variant: str) -> dict[str, HostFunction]:
         """The functions of a variant by name; each takes the context first and returns a status."""

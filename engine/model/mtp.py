@@ -130,7 +130,10 @@ class MtpHead:
     def _compute(self, entries: Sequence[DraftEntry], num_rows: int) -> PassResult:
         ops, weights, config = self._ops, self._weights, self.config
         plan = self._plans.build(
-            [PlannedRows(e.state, e.state.mtp_length, e.next_tokens) for e in entries]
+            [
+                PlannedRows(e.state, e.state.mtp_length, e.next_tokens, e.state.mtp_base)
+                for e in entries
+            ]
         )
         rows = self._workspace.rows(num_rows)
         normed, embedded = self._normed[:num_rows], self._embedded[:num_rows]

@@ -25,6 +25,7 @@ from engine.core.placement import (
     require_private_memory,
 )
 from engine.core.settings import load_settings
+from engine.decode.draft.drafting import Drafting
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
 from engine.gguf.reader import GgufFile
@@ -34,6 +35,7 @@ from engine.ops.base import Ops
 from engine.ops.select import make_ops
 from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
+from engine.worker.drafters import make_drafting
 from engine.worker.session_files import SessionFile, session_key
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class LoadedModel:
         fingerprint: changes with anything that can change results.
         sessions: keeps conversations warm; None when there is no memory for that.
         session_file: where they are kept over a restart; None when that is not wanted.
+        drafting: guesses tokens; None when that is not wanted.
     """
 
     model: Model
@@ -63,6 +66,7 @@ class LoadedModel:
     _file: GgufFile
     sessions: Sessions | None = None
     session_file: SessionFile | None = None
+    drafting: Drafting | None = None
 
     def save_sessions(self) -> None:
         """Write warm conversations to their file, if they have one."""
@@ -170,6 +174,7 @@ def load_model(
         ),
         fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
         _file=file,
+        drafting=make_drafting(model, header, config),
     )
     if placement.session_bytes:
         loaded.sessions = Sessions(

@@ -198,6 +198,7 @@ class Worker:
             constrain=lambda start: AnswerConstraint(start, vocabulary.get()),
             is_ready=ahead.is_ready,
             token_bytes=vocabulary.token_bytes,
+            drafting=self._loaded.drafting,
         )
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)
