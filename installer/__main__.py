@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 from engine import __version__
 from engine.core.catalog_file import PROGRAM_DIR, find_model, load_catalog
 from engine.core.errors import EngineError, ResourceError
+from engine.core.language import Language, system_language
 from engine.core.settings import load_settings, settings_path
-from installer.i18n.language import Language, system_language
 from installer.i18n.texts import Texts
 
 if TYPE_CHECKING:

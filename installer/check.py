@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.catalog import Catalog
+from engine.core.language import Language
 from engine.core.note import Note, PlainValue, as_plain
 from engine.core.survey import TIMEOUT_S, Survey, survey
-from installer.i18n.language import Language
 from installer.i18n.texts import Texts
 from installer.pc_findings import Finding, pc_findings
 from installer.present import present_bytes

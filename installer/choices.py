@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.core.config import Effort
+from engine.core.language import Language
 from engine.core.setting_paths import UsablePath
-from installer.i18n.language import Language
 
 
 class Choices(BaseModel):

@@ -133,6 +133,7 @@ def take_inventory(root: Path, data_dir: Path) -> Inventory:
     models = installed_models(data_dir / "models")
     for model in models:
         size = folder_bytes(model.folder)
+        size += sum(path.stat().st_size for path in model.own_files_elsewhere if path.is_file())
         items.append(Item(Part.MODELS, model.title, model.folder, size, model=model))
     known = {model.folder for model in models}
     strangers = []

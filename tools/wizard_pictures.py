@@ -69,9 +69,9 @@ def _take(out: Path, language: str, suffix: str, *, is_dark: bool) -> None:
     from PySide6.QtWidgets import QApplication  # noqa: PLC0415
 
     from engine.core.catalog_file import load_catalog  # noqa: PLC0415
+    from engine.core.language import Language  # noqa: PLC0415
     from engine.core.settings import settings_path  # noqa: PLC0415
     from installer.choices import Choices  # noqa: PLC0415
-    from installer.i18n.language import Language  # noqa: PLC0415
     from installer.run_settings import run_config_path  # noqa: PLC0415
     from installer.steps import STATE_NAME, Installation, State, Step  # noqa: PLC0415
     from installer.wizard.look import dark_palette, set_up_look  # noqa: PLC0415

@@ -86,6 +86,11 @@ class RunConfig(BaseModel):
         default=None,
         description="Model file (GGUF); any shard of a split model. Default: the bundled model.",
     )
+    mtp_file: UsablePath | None = Field(
+        default=None,
+        description="File with the draft head (MTP layer) for a model that brings none itself. "
+        "Default: what the model file has.",
+    )
     model_id: str | None = Field(
         default=None, description="Name under which the model is served. Default: the file's name."
     )

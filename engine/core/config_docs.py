@@ -30,7 +30,7 @@ with `--config FILE`, and each key is also a flag (`kv_type` is `--kv-type`), wh
 
     {"format": 1, "model": "my-model.gguf", "port": 8081, "sampling": {"temperature": 0.6}}
 
-- A relative `model` in a file is looked for beside the file; as a flag, in the current folder.
+- A relative `model` or `mtp_file` in a file is looked for beside the file; as a flag, in the current folder.
 - Lists are comma-separated as flags, on/off settings are `--fit-max-tokens` and
   `--no-fit-max-tokens`, tables are JSON. An empty text (`--context ""`) puts a default back.
 - Keys that this version does not know are kept, and warned about at start (a misspelt one with the

@@ -37,7 +37,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {}
 def load_config(path: Path) -> RunConfig:
     """The run config in a file, migrated to the current format.
 
-    A relative model path is taken from the folder of the config file.
+    Relative paths of model files are taken from the folder of the config file.
 
     Raises:
         ConfigError: not a JSON object, of a newer format, or with a bad value.
@@ -45,8 +45,11 @@ def load_config(path: Path) -> RunConfig:
     """
     data = _migrate(path, _read(path))
     config = parse_config(data, source=str(path))
-    if config.model is not None and not config.model.is_absolute():
-        config = config.model_copy(update={"model": path.resolve().parent / config.model})
+    files = {"model": config.model, "mtp_file": config.mtp_file}
+    relative = {key: file for key, file in files.items() if file and not file.is_absolute()}
+    if relative:
+        folder = path.resolve().parent
+        config = config.model_copy(update={k: folder / file for k, file in relative.items()})
     return config
 
 

@@ -15,6 +15,7 @@ import string
 from collections.abc import Mapping
 
 from engine.core.errors import EngineError, ParameterValue
+from engine.core.language import Language
 from engine.core.note import Note
 from installer.i18n import (
     chinese,
@@ -26,7 +27,6 @@ from installer.i18n import (
     english_notes,
     english_pc,
 )
-from installer.i18n.language import Language
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.core.catalog import Catalog
+from engine.core.language import Language, system_language
 from engine.core.survey import Survey, survey
 from installer.download.job import DownloadJob
 from installer.download.options import DownloadOptions
-from installer.i18n.language import Language, system_language
 from installer.i18n.texts import Texts
 from installer.launch import Started, start, wait_until_ready
 from installer.offers import title_of

@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from engine.core.errors import EngineError
-from installer.i18n.language import Language
+from engine.core.language import Language
 from installer.steps import Step
 from installer.wizard.look import heading
 from installer.wizard.page import Page, text_label

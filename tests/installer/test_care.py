@@ -8,10 +8,10 @@ import pytest
 from engine.core.calibration import Calibration, calibration_key_here, save_calibration
 from engine.core.config import RunConfig
 from engine.core.errors import ResourceError
+from engine.core.language import Language
 from engine.core.settings import Settings, save_settings
 from installer import care
 from installer.care import take_over, update_sentence
-from installer.i18n.language import Language
 from installer.i18n.texts import Texts
 from installer.update import Adoption, Outcome
 

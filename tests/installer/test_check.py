@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from engine.core.catalog_file import load_catalog
+from engine.core.language import Language
 from engine.core.network_reach import ReachState
 from installer.check import CheckReport, check_as_plain, check_lines, report_on
 from installer.i18n import chinese_pc, english_pc
-from installer.i18n.language import Language
 from installer.i18n.texts import Texts
 from installer.recommend import Mark, Wish
 from tests.installer.test_recommend import ROWS

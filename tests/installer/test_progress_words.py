@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from engine.core.language import Language
 from installer.download.progress import DownloadProgress, Phase
-from installer.i18n.language import Language
 from installer.i18n.texts import Texts
 from installer.progress_words import progress_words
 

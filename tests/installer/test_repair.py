@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from engine.core.catalog import Catalog
+from engine.core.language import Language
 from installer.care import repair_lines
 from installer.download.job import DownloadJob
 from installer.download.options import DownloadOptions
-from installer.i18n.language import Language
 from installer.i18n.texts import Texts
 from installer.repair import (
     Repair,

@@ -11,10 +11,10 @@ import pytest
 
 import installer
 from engine.core.errors import EngineError
+from engine.core.language import Language, language_of, system_language
 from engine.core.note import Note
 from installer.download.plan import NOTICE_CODES
 from installer.errors import DOWNLOAD_ERROR_CODES
-from installer.i18n.language import Language, language_of, system_language
 from installer.i18n.texts import TABLES, Texts
 
 ROOT = Path(installer.__file__).parent

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.language import Language
 from installer.errors import StoppedError
-from installer.i18n.language import Language
 from installer.i18n.texts import Texts
 from installer.tune import TuneError, TuneProgress, TuneRun, parse_progress
 from installer.tune_words import tuning_words

@@ -11,6 +11,7 @@ import pytest
 
 from engine.core.catalog import FileKind
 from engine.core.errors import InputError
+from engine.core.language import Language
 from engine.core.settings import (
     EngineRecord,
     Settings,
@@ -26,7 +27,6 @@ from installer.download.installed import (
     write_manifest,
 )
 from installer.entries_linux import LinuxEntries
-from installer.i18n.language import Language
 from installer.i18n.texts import Texts
 from installer.uninstall import Inventory, Keep, Part, end_server, remove, take_inventory
 from installer.update import adopt

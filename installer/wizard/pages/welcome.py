@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QComboBox, QFormLayout, QLabel, QWidget
 
-from installer.i18n.language import Language
+from engine.core.language import Language
 from installer.steps import Step
 from installer.wizard.page import Page, text_label
 from installer.wizard.session import Session

@@ -13,10 +13,10 @@ import pytest
 
 from engine.core.catalog import Catalog
 from engine.core.catalog_file import load_catalog
+from engine.core.language import Language
 from installer.download.job import DownloadJob
 from installer.download.keep_awake import NoKeepAwake
 from installer.download.options import DownloadOptions, RetryPolicy
-from installer.i18n.language import Language
 from installer.launch import Started
 from installer.steps import Installation
 from installer.wizard.session import Doors, Session

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMessageBox, QSystemTrayIcon
 
 from engine.core.errors import ResourceError
-from installer.i18n.language import Language
+from engine.core.language import Language
 from installer.i18n.texts import Texts
 from installer.wizard.app import _error_hook
 from installer.wizard.pages.download import DownloadPage, State

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from engine.core.config_file import load_config
+from engine.core.language import Language
 from installer.errors import NetworkError
-from installer.i18n.language import Language
 from installer.i18n.texts import Texts
 from installer.steps import Step, Tuning
 from installer.tune import TuneProgress

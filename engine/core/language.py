@@ -1,4 +1,4 @@
-"""The languages of the installer, and which of them the system speaks."""
+"""The languages of the windows, and which of them the system speaks."""
 
 from __future__ import annotations
 

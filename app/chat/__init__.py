@@ -1,0 +1,1 @@
+"""Conversations with the engine: controllers, streaming, attachments, presets. `view` shows them."""

@@ -1,0 +1,1 @@
+"""Translations: Qt Linguist files, compiled ones beside them; `update.py` makes both."""

@@ -1,0 +1,1 @@
+"""Colours, icons and sizes of the app's windows."""

@@ -1,0 +1,134 @@
+"""Light or dark: the colours of all windows, by the person's choice or by the system's.
+
+The style is Fusion everywhere: it looks the same on both systems and takes every colour of a palette.
+Under "as the system" the system's own palette stays, if it has one that fits what it says (a desktop
+may say "dark" and bring light colours; then ours are taken).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QPalette
+from PySide6.QtWidgets import QApplication, QWidget
+
+from app.app_settings import Theme
+from app.look.icons import recolour
+
+logger = logging.getLogger(__name__)
+
+_ROLE = QPalette.ColorRole
+_Roles = tuple[QPalette.ColorRole, ...]
+
+_DARK: tuple[tuple[_Roles, str], ...] = (
+    ((_ROLE.Window,), "#26282b"),
+    ((_ROLE.Button,), "#35383c"),
+    ((_ROLE.Base,), "#2d3034"),
+    ((_ROLE.AlternateBase, _ROLE.ToolTipBase), "#1e2022"),
+    ((_ROLE.WindowText, _ROLE.Text, _ROLE.ButtonText, _ROLE.ToolTipText), "#e6e6e6"),
+    ((_ROLE.BrightText, _ROLE.HighlightedText), "#ffffff"),
+    ((_ROLE.Link,), "#6cb2eb"),
+    ((_ROLE.LinkVisited,), "#b79ee8"),
+    ((_ROLE.Highlight, _ROLE.Accent), "#2a7a94"),
+    ((_ROLE.PlaceholderText,), "#9a9a9a"),
+    ((_ROLE.Light,), "#3f4245"),
+    ((_ROLE.Midlight,), "#36383b"),
+    ((_ROLE.Mid,), "#4a4d51"),
+    ((_ROLE.Dark,), "#18191b"),
+    ((_ROLE.Shadow,), "#0e0e0f"),
+)
+_LIGHT: tuple[tuple[_Roles, str], ...] = (
+    ((_ROLE.Window,), "#f4f5f6"),
+    ((_ROLE.Button,), "#eceef0"),
+    ((_ROLE.Base,), "#ffffff"),
+    ((_ROLE.AlternateBase,), "#f0f2f3"),
+    ((_ROLE.ToolTipBase,), "#ffffff"),
+    ((_ROLE.WindowText, _ROLE.Text, _ROLE.ButtonText, _ROLE.ToolTipText), "#1c1f21"),
+    ((_ROLE.BrightText, _ROLE.HighlightedText), "#ffffff"),
+    ((_ROLE.Link,), "#1a6a86"),
+    ((_ROLE.LinkVisited,), "#6a4a9c"),
+    ((_ROLE.Highlight, _ROLE.Accent), "#1f7a93"),
+    ((_ROLE.PlaceholderText,), "#6b7176"),
+    ((_ROLE.Light,), "#ffffff"),
+    ((_ROLE.Midlight,), "#e4e7e9"),
+    ((_ROLE.Mid,), "#c3c8cc"),
+    ((_ROLE.Dark,), "#9aa0a5"),
+    ((_ROLE.Shadow,), "#6b7074"),
+)
+_DISABLED = {True: "#808080", False: "#8a8f93"}
+
+
+def palette_of(*, is_dark: bool) -> QPalette:
+    """Our own colours; every text has a contrast of 4.5 : 1 or more."""
+    palette = QPalette()
+    for roles, colour in _DARK if is_dark else _LIGHT:
+        for role in roles:
+            palette.setColor(role, QColor(colour))
+    for role in (_ROLE.WindowText, _ROLE.Text, _ROLE.ButtonText):
+        palette.setColor(QPalette.ColorGroup.Disabled, role, QColor(_DISABLED[is_dark]))
+    return palette
+
+
+class Look(QObject):
+    """The colours that hold now.
+
+    Signals:
+        changed: light has become dark, or the other way round; icons must be drawn anew.
+    """
+
+    changed = Signal()
+
+    def __init__(self, app: QApplication, theme: Theme) -> None:
+        super().__init__(app)
+        self._app = app
+        self._theme = theme
+        app.setStyle("Fusion")
+        self._system_palette = QPalette(app.palette())
+        self._is_dark = False
+        app.styleHints().colorSchemeChanged.connect(self._apply)
+        self._apply()
+
+    @property
+    def is_dark(self) -> bool:
+        """Whether windows are dark."""
+        return self._is_dark
+
+    def set_theme(self, theme: Theme) -> None:
+        """Take other colours from now on."""
+        if theme is not self._theme:
+            self._theme = theme
+            self._apply()
+
+    def _apply(self) -> None:
+        hints = self._app.styleHints()
+        was_dark = self._is_dark
+        if self._theme is Theme.SYSTEM:
+            self._is_dark = hints.colorScheme() is Qt.ColorScheme.Dark
+            window = self._system_palette.color(_ROLE.Window)
+            fits = (window.lightness() < 128) == self._is_dark
+            palette = self._system_palette if fits else palette_of(is_dark=self._is_dark)
+        else:
+            self._is_dark = self._theme is Theme.DARK
+            palette = palette_of(is_dark=self._is_dark)
+        if palette != self._app.palette():
+            self._app.setPalette(palette)
+            recolour()
+        if was_dark != self._is_dark:
+            self.changed.emit()
+
+
+def enlarge(widget: QWidget, factor: float, *, is_bold: bool = False) -> None:
+    """Make a widget's font larger, whatever unit the system gave it in."""
+    font = QFont(widget.font())
+    if font.pointSizeF() > 0:
+        font.setPointSizeF(font.pointSizeF() * factor)
+    else:
+        font.setPixelSize(round(font.pixelSize() * factor))
+    font.setBold(is_bold)
+    widget.setFont(font)
+
+
+def em(widget: QWidget) -> int:
+    """The height of a line: the unit for margins and sizes, so that they grow with font and scale."""
+    return widget.fontMetrics().height()

@@ -1,0 +1,1 @@
+"""The sign beside the clock: the engine's state, a menu, notifications."""
