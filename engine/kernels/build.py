@@ -59,6 +59,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
     ),
     "library.cpp": (),
     "lookup.cpp": (),
+    "ngram.cpp": (),
     "replay.cpp": (),
     "threads.cpp": (),
     "cpu.cpp": (),

@@ -100,10 +100,15 @@ class HostLibrary:
         self.lookup_append = self._function("stratum_lookup_append", ctypes.c_int32, "ppi")
         self.lookup_draft = self._function("stratum_lookup_draft", _INTEGER, "piip")
         self.lookup_play = self._function("stratum_lookup_play", ctypes.c_int32, "ppiiip")
+        self.ngram_append = self._function("stratum_ngram_append", ctypes.c_int32, "ppii")
+        self.ngram_move = self._function("stratum_ngram_move", None, "pp")
+        self.ngram_draft = self._function("stratum_ngram_draft", _INTEGER, "ppppii")
+        self.ngram_play = self._function("stratum_ngram_play", ctypes.c_int32, "ppppiipp")
+        self.ngram_put = self._function("stratum_ngram_put", None, "pipi")
         features = int(self._dll.stratum_cpu_features())
         self.variants = tuple(name for name, bit in VARIANTS.items() if features & bit)
 
-    def _function(self, name: str, result: type, kinds: str) -> HostFunction:
+    def _function(self, name: str, result: type | None, kinds: str) -> HostFunction:
         """A function that needs no context and no instruction set."""
         function: HostFunction = self._dll[name]
         function.restype = result  # type: ignore[attr-defined]

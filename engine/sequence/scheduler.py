@@ -393,15 +393,18 @@ class Scheduler:
             result = self._compute(parts)
         except EngineError as error:
             if any(part.drafts for part in parts):  # there may be no room for what is only guessed
-                self._run([replace(part, drafts=()) for part in _going_on(parts)])
+                rest = [replace(p, drafts=()) for p in parts if not p.request.is_cancelled]
+                if rest:
+                    self._run(rest)
                 return
             if len(parts) == 1:
                 self._set_back(parts[0].request, error)
                 return
             # Nothing says whose rows could not be computed; alone, each of them fares as it does
             # in the batch, and only those at fault end.
-            for part in _going_on(parts):
-                self._run([part])
+            for part in parts:
+                if not part.request.is_cancelled:  # by a command since then
+                    self._run([part])
             return
         if result is None:
             return
@@ -575,6 +578,8 @@ class Scheduler:
         for other in self._running:
             other.shortage = ""
         timings = request.timings(self._clock())
+        if self._drafting is not None:
+            self._drafting.end(request)
         self._emit(Done(request.start.request_id, reason, timings, message))
 
     def _release(self, request: RunningRequest, *, is_sound: bool) -> None:
@@ -601,11 +606,6 @@ def chunk_rows(length: int, num_pending: int, room: int, prompt_chunk: int) -> i
         return min(num_pending, room)
     stop = (length + room) // CHUNK_TOKENS * CHUNK_TOKENS
     return max(0, stop - length)
-
-
-def _going_on(parts: Sequence[_Part]) -> list[_Part]:
-    """Those whose requests no command has cancelled since then."""
-    return [part for part in parts if not part.request.is_cancelled]
 
 
 def _rows_of(part: _Part) -> Sequence[int]:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from engine.core.errors import EngineError, ResourceError
+from engine.core.settings import load_settings
 from engine.decode.draft.costs import ModelBytes, PassCosts
 from engine.decode.draft.drafting import Drafting, DraftSettings
 from engine.decode.draft.head import HeadDrafter
+from engine.decode.draft.ngram_file import NgramFile, vocabulary_hash
+from engine.decode.draft.ngram_sources import NgramSources
 from engine.decode.draft.policy import DraftPolicy
 
 if TYPE_CHECKING:
     from engine.core.config import RunConfig
     from engine.core.gguf_header import ModelHeader
     from engine.model.trunk import Model
+
+logger = logging.getLogger(__name__)
 
 
 def make_drafting(model: Model, header: ModelHeader, config: RunConfig) -> Drafting | None:
@@ -23,7 +31,8 @@ def make_drafting(model: Model, header: ModelHeader, config: RunConfig) -> Draft
         most_head=config.spec_mtp,
         min_p=config.spec_min_p,
     )
-    if not settings.use_lookup and not settings.use_head:
+    ngrams = _ngram_sources(header, config) if config.spec_ngram else None
+    if not settings.use_lookup and not settings.use_head and ngrams is None:
         return None
     head = None
     if model.mtp is not None and settings.use_head:
@@ -33,7 +42,34 @@ def make_drafting(model: Model, header: ModelHeader, config: RunConfig) -> Draft
             page_tokens=model.store.pages.page_tokens,
             min_p=config.spec_min_p,
         )
-    return Drafting(settings, DraftPolicy(PassCosts(model_bytes(model, header))), head)
+    policy = DraftPolicy(PassCosts(model_bytes(model, header)))
+    return Drafting(settings, policy, head, ngrams)
+
+
+def _ngram_sources(header: ModelHeader, config: RunConfig) -> NgramSources | None:
+    """The n-gram caches; what cannot be used is said, and serving goes on without it."""
+    pieces = header.metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(pieces, Sequence):
+        logger.warning("n-gram caches are not used: the model's file has no vocabulary")
+        return None
+    file = None
+    try:
+        if config.spec_ngram_file is not None:
+            file = NgramFile.open(config.spec_ngram_file, pieces)
+    except EngineError as error:
+        logger.warning("%s", error)
+    learned = None
+    if config.spec_ngram_learn:
+        try:
+            folder = load_settings().data_dir / "drafts"
+            learned = folder / f"{vocabulary_hash(pieces).hex()[:16]}.counts"
+        except (EngineError, OSError) as error:
+            logger.warning("n-gram counts will not be kept: %s", error)
+    try:
+        return NgramSources(pieces, file, learned)
+    except ResourceError as error:
+        logger.warning("n-gram caches are not used: %s", error)
+        return None
 
 
 def model_bytes(model: Model, header: ModelHeader) -> ModelBytes:

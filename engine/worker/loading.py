@@ -15,7 +15,7 @@ from engine import __version__
 from engine.core.config import RunConfig
 from engine.core.errors import EngineError
 from engine.core.gguf_header import ModelHeader, read_model_header
-from engine.core.machine import probe_machine
+from engine.core.machine import Machine, probe_machine
 from engine.core.placement import (
     MAX_WINDOW,
     Placement,
@@ -35,6 +35,7 @@ from engine.ops.base import Ops
 from engine.ops.select import make_ops
 from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
+from engine.worker.draft_head import draft_ids, open_draft_head
 from engine.worker.drafters import make_drafting
 from engine.worker.session_files import SessionFile, session_key
 
@@ -63,13 +64,15 @@ class LoadedModel:
     placement: Placement
     limits: SchedulerLimits
     fingerprint: str
-    _file: GgufFile
+    _files: tuple[GgufFile, ...]
     sessions: Sessions | None = None
     session_file: SessionFile | None = None
     drafting: Drafting | None = None
 
-    def save_sessions(self) -> None:
-        """Write warm conversations to their file, if they have one."""
+    def save(self) -> None:
+        """Write what is to be kept over a restart: warm conversations, counts for drafts."""
+        if self.drafting is not None:
+            self.drafting.save()
         if self.sessions is not None and self.session_file is not None:
             self.session_file.save(self.sessions, self.model.store)
 
@@ -91,7 +94,8 @@ class LoadedModel:
     def close(self) -> None:
         """Give memory and threads back; idempotent. Nothing may compute any more."""
         self.model.ops.close()
-        self._file.close()
+        for file in self._files:
+            file.close()
 
 
 def load_model(
@@ -124,34 +128,27 @@ def load_model(
     require_private_memory(placement, machine)
     if placement.verdict is not Verdict.FITS:
         logger.warning("%s", placement.reasons[0])
-    if config.threads > machine.logical_cores:
-        logger.warning(
-            "threads is %d, but this process may use only %d processors: they will take turns. "
-            "Leave it out, and the number that fits is taken.",
-            config.threads,
-            machine.logical_cores,
-        )
-    limits = ModelLimits(
-        max_rows=config.prompt_chunk + placement.max_sequences,
-        max_window=MAX_WINDOW,
-        max_sequences=placement.max_sequences,
-        context=placement.context,
-        kv_type=config.kv_type,
-        kv_pages=placement.kv_pages,
-        page_tokens=placement.page_tokens,
-        threads=config.threads,
-        pin_threads=config.pin_threads,
-    )
+    limits = _sizes(config, placement, machine)
 
     def on_step(done: int, total: int) -> None:
         if progress is not None:
             progress("weights", total_bytes * done // max(total, 1), total_bytes)
 
     file = GgufFile(header)
+    head_file = open_draft_head(config, header)
+    files = (file,) if head_file is None else (file, head_file)
     try:
         ops = make_ops(config.ops.value, limits.for_ops())
         try:
-            model = Model.load(file, ops, limits, on_step, requant=config.requant)
+            model = Model.load(
+                file,
+                ops,
+                limits,
+                on_step,
+                head_file,
+                requant=config.requant,
+                draft_ids=draft_ids(config, header),
+            )
             if placement.verdict is Verdict.FITS:  # else it would push out what it has just read
                 _read_ahead(header, progress)
                 _lock_if_wanted(config, file, header, progress)
@@ -159,7 +156,8 @@ def load_model(
             ops.close()
             raise
     except BaseException:
-        file.close()
+        for opened in files:
+            opened.close()
         raise
     loaded = LoadedModel(
         model=model,
@@ -173,7 +171,7 @@ def load_model(
             prompt_slice_s=config.prompt_slice_ms / 1000,
         ),
         fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
-        _file=file,
+        _files=files,
         drafting=make_drafting(model, header, config),
     )
     if placement.session_bytes:
@@ -182,6 +180,28 @@ def load_model(
         )
         _open_session_file(loaded, config)
     return loaded
+
+
+def _sizes(config: RunConfig, placement: Placement, machine: Machine) -> ModelLimits:
+    """What the model's buffers are allocated for."""
+    if config.threads > machine.logical_cores:
+        logger.warning(
+            "threads is %d, but this process may use only %d processors: they will take turns. "
+            "Leave it out, and the number that fits is taken.",
+            config.threads,
+            machine.logical_cores,
+        )
+    return ModelLimits(
+        max_rows=config.prompt_chunk + placement.max_sequences,
+        max_window=MAX_WINDOW,
+        max_sequences=placement.max_sequences,
+        context=placement.context,
+        kv_type=config.kv_type,
+        kv_pages=placement.kv_pages,
+        page_tokens=placement.page_tokens,
+        threads=config.threads,
+        pin_threads=config.pin_threads,
+    )
 
 
 def _open_session_file(loaded: LoadedModel, config: RunConfig) -> None:

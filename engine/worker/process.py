@@ -147,7 +147,7 @@ class Worker:
                 if self._scheduler is not None:
                     self._scheduler.close()
                     if self._loaded is not None:
-                        self._loaded.save_sessions()
+                        self._loaded.save()
                     self._flush()
             case Start() | Cancel() | Force() | Hold() | StatusQuery() if (
                 self._scheduler is not None

@@ -23,6 +23,8 @@ import numpy.typing as npt
 from engine.core.errors import EngineError, ResourceError
 from engine.decode.draft.head import HeadDrafter, Told
 from engine.decode.draft.lookup import SHORTEST_MATCH, LookupIndex
+from engine.decode.draft.ngram import NgramDrafter
+from engine.decode.draft.ngram_sources import NgramSources
 from engine.decode.draft.policy import (
     AGREED_MATCH,
     BEHIND_MATCH,
@@ -39,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 FloatArray = npt.NDArray[np.float32]
 
+DRAFTERS = ("mtp", "lookup", "ngram")
 MOST_DRAFTS = 15
 MOST_HEAD_DRAFTS = 8
 LOW_SHARE = 0.05  # of the head's drafts: fewer right ones mean that the head is of another model
@@ -72,6 +75,10 @@ class DrafterCounts:
     accepted: int = 0
 
 
+def _no_counts() -> dict[str, DrafterCounts]:
+    return {name: DrafterCounts() for name in DRAFTERS}
+
+
 @dataclass(slots=True, eq=False)
 class RequestDrafts:
     """One request's drafting.
@@ -79,7 +86,9 @@ class RequestDrafts:
     Attributes:
         policy: its decisions.
         index: of its tokens; None = no look-up.
+        ngram: n-gram caches; None = not used.
         counts: by drafter.
+        source: who made the drafts that are not the head's.
         num_indexed: tokens that the index has.
         next_drafts: for the next window.
         num_of_head: how many of them, from the first on, the head made.
@@ -90,9 +99,9 @@ class RequestDrafts:
 
     policy: RequestPolicy
     index: LookupIndex | None
-    counts: dict[str, DrafterCounts] = field(
-        default_factory=lambda: {"mtp": DrafterCounts(), "lookup": DrafterCounts()}
-    )
+    ngram: NgramDrafter | None = None
+    counts: dict[str, DrafterCounts] = field(default_factory=_no_counts)
+    source: str = "lookup"
     num_indexed: int = 0
     next_drafts: list[int] = field(default_factory=list)
     num_of_head: int = 0
@@ -136,20 +145,23 @@ class Drafting:
         settings: DraftSettings,
         policy: DraftPolicy,
         head: HeadDrafter | None = None,
+        ngrams: NgramSources | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._settings = settings
         self._policy = policy
         self._head = head if settings.use_head else None
+        self._ngrams = ngrams
         self._clock = clock
         self._use_lookup = settings.use_lookup and _has_lookup()
         self._is_warned = False
-        self.totals = {"mtp": DrafterCounts(), "lookup": DrafterCounts()}
+        self.totals = _no_counts()
 
     def begin(self, request: RunningRequest) -> None:
         """A request starts; its sequence may have been restored."""
         index = LookupIndex() if self._use_lookup else None
-        request.drafts = RequestDrafts(self._policy.for_request(), index)
+        ngram = None if self._ngrams is None else self._ngrams.drafter()
+        request.drafts = RequestDrafts(self._policy.for_request(), index, ngram)
 
     def resumed(self, request: RunningRequest) -> None:
         """A request's sequence was restored to some length."""
@@ -159,6 +171,13 @@ class Drafting:
         if state.mtp_length == state.length - 1:
             drafts.unsaid = state.last_streams[None].copy()
 
+    def end(self, request: RunningRequest) -> None:
+        """A request is over."""
+        drafts = request.drafts
+        if self._ngrams is not None and drafts is not None and drafts.ngram is not None:
+            self._ngrams.learn(drafts.ngram)
+        request.drafts = None
+
     def drafts_of(self, request: RunningRequest, most: int) -> Sequence[int]:
         """Drafts for the window behind the request's newest token, at most so many."""
         drafts = request.drafts
@@ -166,6 +185,15 @@ class Drafting:
             return ()
         most = min(most, request.rules.num_left - 1)
         return drafts.next_drafts[: max(0, most)]
+
+    def save(self) -> None:
+        """Write what is kept over a restart."""
+        if self._ngrams is None:
+            return
+        try:
+            self._ngrams.save()
+        except ResourceError as error:
+            logger.warning("%s", error)
 
     def note_pass(self, num_rows: int, seconds: float) -> None:
         """A pass of windows alone took so long."""
@@ -185,12 +213,14 @@ class Drafting:
         rest = num_offered - of_head
         if rest and of_head and num_accepted >= of_head:
             policy.note_lookup(drafts.num_matched, rest, num_accepted - of_head)
+        elif rest and drafts.source == "ngram":
+            policy.note_ngram(rest, num_accepted)
         elif rest and not of_head:
             policy.note_lookup(drafts.num_matched, rest, num_accepted)
         elif of_head:
             policy.note_block(num_offered, num_accepted)
         if rest:
-            self._count(drafts, "lookup", rest, max(0, num_accepted - of_head))
+            self._count(drafts, drafts.source, rest, max(0, num_accepted - of_head))
 
     def tell(self, parts: Sequence[Computed]) -> None:
         """Rows were committed, and the tokens after them are chosen: draft what may follow."""
@@ -211,9 +241,12 @@ class Drafting:
         drafts.made_at = -1
         drafts.next_drafts = []
         drafts.num_of_head = drafts.num_matched = 0
+        fresh = request.tokens[drafts.num_indexed :]
+        drafts.num_indexed = len(request.tokens)
+        if drafts.ngram is not None:
+            drafts.ngram.append(fresh)
         if drafts.index is not None:
-            drafts.index.append(request.tokens[drafts.num_indexed :])
-            drafts.num_indexed = len(request.tokens)
+            drafts.index.append(fresh)
             drafts.num_matched = drafts.index.num_matched
         if self._head is None or request.num_pending != 1:
             return 0
@@ -235,7 +268,9 @@ class Drafting:
         chain, matched = drafts.next_drafts, drafts.num_matched
         drafts.num_of_head = len(chain)
         drafts.made_at = len(request.tokens)
+        drafts.source = "lookup"
         if drafts.index is None or matched < SHORTEST_MATCH:
+            self._ask_ngrams(drafts, other_rows)
             return
         looked = drafts.index.draft(MOST_DRAFTS)
         agreed = num_common(looked, chain)
@@ -249,6 +284,17 @@ class Drafting:
         elif agreed == len(chain) and matched >= BEHIND_MATCH:
             more = drafts.policy.extension_length(matched, agreed, MOST_DRAFTS - agreed)
             drafts.next_drafts = looked[: agreed + more]
+
+    def _ask_ngrams(self, drafts: RequestDrafts, other_rows: int) -> None:
+        """Drafts of the n-gram caches, where nobody else has any."""
+        if drafts.ngram is None or drafts.next_drafts:
+            return
+        length = MOST_DRAFTS
+        if not self._settings.is_fixed:
+            length = drafts.policy.ngram_length(MOST_DRAFTS, other_rows)
+        if length:
+            drafts.source = "ngram"
+            drafts.next_drafts = drafts.ngram.draft(length)
 
     def _count(self, drafts: RequestDrafts, name: str, offered: int, accepted: int) -> None:
         for counts in (drafts.counts[name], self.totals[name]):

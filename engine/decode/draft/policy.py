@@ -33,6 +33,7 @@ EXPLORED = 2  # drafts of such a trial
 _BUCKET_STARTS = (3, 4, 6, 8, 12)
 _LOOKUP_RIGHT = (0.35, 0.5, 0.65, 0.8, 0.9)
 _HEAD_RIGHT = 0.6
+_NGRAM_RIGHT = 0.5
 
 _GLOBAL_MEMORY = 512.0  # drafts that an engine's counts remember
 _OWN_MEMORY = 48.0  # those of a request
@@ -121,6 +122,7 @@ class DraftPolicy:
         default_factory=lambda: tuple(Counts(_GLOBAL_MEMORY) for _ in _BUCKET_STARTS)
     )
     head: Counts = field(default_factory=lambda: Counts(_GLOBAL_MEMORY))
+    ngram: Counts = field(default_factory=lambda: Counts(_GLOBAL_MEMORY))
 
     def for_request(self) -> RequestPolicy:
         """The decisions of one request."""
@@ -147,6 +149,7 @@ class RequestPolicy:
             for counts, prior in zip(shared.lookup, _LOOKUP_RIGHT, strict=True)
         )
         self._head = Acceptance(shared.head, _HEAD_RIGHT)
+        self._ngram = Acceptance(shared.ngram, _NGRAM_RIGHT)
         self._saturated = 0  # windows in a row whose drafts were all right
         self._long_left = 0  # windows for which blocks may still be long
         self._idle = 0  # windows without drafts where there could have been some
@@ -170,6 +173,14 @@ class RequestPolicy:
         """How many drafts of the head to make; 0 = none."""
         best, gain = self._best(self._head.probability, most, other_rows, self._shared.draft_s)
         return best if gain >= LEAST_GAIN else 0
+
+    def ngram_length(self, most: int, other_rows: int = 0) -> int:
+        """How many drafts of the n-gram caches to verify; 0 = none."""
+        cap = min(most, SHORT_BLOCK)
+        best, gain = self._best(self._ngram.probability, cap, other_rows, 0.0)
+        if gain >= LEAST_GAIN:
+            return best
+        return self._explore(min(EXPLORED, cap))
 
     def extension_length(self, num_matched: int, num_before: int, most: int) -> int:
         """How many looked-up tokens to put behind `num_before` drafts of the head that agree."""
@@ -196,6 +207,10 @@ class RequestPolicy:
     def note_head(self, num_drafts: int, num_right: int) -> None:
         """A window of the head's drafts came back."""
         self._head.note(num_drafts, num_right)
+
+    def note_ngram(self, num_drafts: int, num_right: int) -> None:
+        """A window of drafts of the n-gram caches came back."""
+        self._ngram.note(num_drafts, num_right)
 
     def note_block(self, num_drafts: int, num_right: int) -> None:
         """A mixed window came back."""
