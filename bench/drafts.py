@@ -15,7 +15,7 @@ import argparse
 import random
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,7 +117,7 @@ class ScriptedDrafting(Drafting):
     """Drafts of `ScriptedIndex`, under the controller that serves everybody."""
 
     def __init__(
-        self, policy: DraftPolicy, answers: dict[tuple[int, ...], Sequence[int]], right: float
+        self, policy: DraftPolicy, answers: Mapping[tuple[int, ...], Sequence[int]], right: float
     ) -> None:
         super().__init__(DraftSettings(use_head=False), policy)
         self._answers = answers
@@ -138,6 +138,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     parser.add_argument("--tokens", type=int, default=300, metavar="N")
     parser.add_argument("--threads", type=int, default=0, metavar="N")
+    parser.add_argument("--mtp", type=int, default=3, metavar="N", help="longest chain of the head")
     parser.add_argument("--scripted", type=float, nargs="+", default=(), metavar="P")
     arguments = parser.parse_args(words)
     config = RunConfig(
@@ -146,6 +147,7 @@ def main(words: Sequence[str] | None = None) -> int:
         parallel=1,
         threads=arguments.threads,
         session_cache_mib=0,
+        spec_mtp=arguments.mtp,
     )
     loaded = load_model(config)
     try:

@@ -12,11 +12,10 @@ No arithmetic here: operations compute, sequences remember.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from engine.core.errors import InputError, ModelFileError, ResourceError
+from engine.core.errors import InputError, ResourceError
 from engine.core.model_config import ModelConfig
 from engine.memory.kv_pages import PagePool
 from engine.model.layers import Layer
@@ -38,8 +37,6 @@ from engine.sequence.state import OpenPass, SequenceState, StateStore
 
 if TYPE_CHECKING:
     from engine.gguf.reader import GgufFile
-
-logger = logging.getLogger(__name__)
 
 
 class PassBuffers:
@@ -130,8 +127,7 @@ class Model:
             ops: what computes; made with limits that cover `limits`.
             limits: sizes of buffers.
             progress: called with (layers done, layers in all).
-            mtp_file: a draft head's file; wins over one in the model's file, unless it does not
-                belong to the model.
+            mtp_file: a draft head's file; wins over one in the model's file.
             requant: hold stream projections of 16 or 32 bits as Q8_0.
             draft_ids: the only tokens that the draft head may propose; None = all.
 
@@ -141,7 +137,7 @@ class Model:
         """
         try:
             model = cls._load(file, ops, limits, progress, requant=requant)
-            model._add_heads(file, mtp_file, requant=requant, draft_ids=draft_ids)
+            model._add_head(file, mtp_file, requant=requant, draft_ids=draft_ids)
         except MemoryError as error:
             raise ResourceError(
                 f"There is not enough memory for {limits.max_sequences} conversations of "
@@ -164,7 +160,7 @@ class Model:
         loader = WeightLoader(config, file.tensors, ops, limits.context, requant=requant)
         return cls(config, limits, ops, loader.trunk(progress))
 
-    def _add_heads(
+    def _add_head(
         self,
         file: GgufFile,
         mtp_file: GgufFile | None,
@@ -173,29 +169,20 @@ class Model:
         draft_ids: IdArray | None,
     ) -> None:
         """The draft head of a file of its own, or else that of the model's file."""
-        files = [mtp_file] if mtp_file is not None else []
-        if self.config.num_mtp_layers:
-            files.append(file)
-        for head_file in files:
-            try:
-                self.mtp = load_mtp(
-                    self.config,
-                    self.limits,
-                    self.ops,
-                    self.weights,
-                    head_file,
-                    is_sidecar=head_file is mtp_file,
-                    requant=requant,
-                    output=file.tensors.get("output.weight", file.tensors["token_embd.weight"]),
-                    draft_ids=draft_ids,
-                )
-            except ModelFileError as error:
-                if head_file is file:
-                    raise
-                logger.warning("the draft head is not used: %s", error)
-                continue
-            self.store.kv.append(self.mtp.kv)
+        if mtp_file is None and not self.config.num_mtp_layers:
             return
+        self.mtp = load_mtp(
+            self.config,
+            self.limits,
+            self.ops,
+            self.weights,
+            file if mtp_file is None else mtp_file,
+            is_sidecar=mtp_file is not None,
+            requant=requant,
+            output=file.tensors.get("output.weight", file.tensors["token_embd.weight"]),
+            draft_ids=draft_ids,
+        )
+        self.store.kv.append(self.mtp.kv)
 
     def _make_layer(self, layer_idx: int) -> Layer:
         config, limits, ops, store = self.config, self.limits, self.ops, self.store

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engine.core.errors import EngineError, ResourceError
@@ -14,6 +13,7 @@ from engine.decode.draft.head import HeadDrafter
 from engine.decode.draft.ngram_file import NgramFile, vocabulary_hash
 from engine.decode.draft.ngram_sources import NgramSources
 from engine.decode.draft.policy import DraftPolicy
+from engine.text.vocabulary import read_vocabulary
 
 if TYPE_CHECKING:
     from engine.core.config import RunConfig
@@ -48,9 +48,10 @@ def make_drafting(model: Model, header: ModelHeader, config: RunConfig) -> Draft
 
 def _ngram_sources(header: ModelHeader, config: RunConfig) -> NgramSources | None:
     """The n-gram caches; what cannot be used is said, and serving goes on without it."""
-    pieces = header.metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(pieces, Sequence):
-        logger.warning("n-gram caches are not used: the model's file has no vocabulary")
+    try:
+        pieces = read_vocabulary(header.metadata).tokens
+    except EngineError as error:
+        logger.warning("n-gram caches are not used: %s", error)
         return None
     file = None
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from engine import __version__
 from engine.core.config import RunConfig
-from engine.core.errors import EngineError
+from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine, probe_machine
 from engine.core.placement import (
@@ -140,15 +140,7 @@ def load_model(
     try:
         ops = make_ops(config.ops.value, limits.for_ops())
         try:
-            model = Model.load(
-                file,
-                ops,
-                limits,
-                on_step,
-                head_file,
-                requant=config.requant,
-                draft_ids=draft_ids(config, header),
-            )
+            model = _load_weights(config, header, file, head_file, ops, limits, on_step)
             if placement.verdict is Verdict.FITS:  # else it would push out what it has just read
                 _read_ahead(header, progress)
                 _lock_if_wanted(config, file, header, progress)
@@ -180,6 +172,28 @@ def load_model(
         )
         _open_session_file(loaded, config)
     return loaded
+
+
+def _load_weights(
+    config: RunConfig,
+    header: ModelHeader,
+    file: GgufFile,
+    head_file: GgufFile | None,
+    ops: Ops,
+    limits: ModelLimits,
+    on_step: Callable[[int, int], None],
+) -> Model:
+    """The model, with the draft head of a file of its own if that one fits."""
+    ids = draft_ids(config, header)
+    try:
+        return Model.load(
+            file, ops, limits, on_step, head_file, requant=config.requant, draft_ids=ids
+        )
+    except ModelFileError as error:
+        if head_file is None:
+            raise
+        logger.warning("the draft head of %s is not used: %s", head_file.paths[0].name, error)
+    return Model.load(file, ops, limits, on_step, requant=config.requant, draft_ids=ids)
 
 
 def _sizes(config: RunConfig, placement: Placement, machine: Machine) -> ModelLimits:

@@ -8,11 +8,14 @@ k each: E * (1 - (1 - k / E) ** R) on average.
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 
 MOST_ROWS = 64
-_NEWEST_SHARE = 0.125  # of a measured time in its average
-_OUTLIER = 4.0  # times the average: the machine did something else; counts as this much
+# Of a measured time in its average. What else the machine does makes passes slower, never faster.
+_SLOWER_SHARE = 0.1
+_FASTER_SHARE = 0.5
+_OUTLIER = 1.5  # times the average; a longer time counts as this much
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ class PassCosts:
             model.touched(rows) / one + 0.05 * (rows - 1) for rows in range(1, MOST_ROWS + 1)
         ]
         self._measured = [0.0] * MOST_ROWS
-        self._costs: list[float] = []
+        self._is_warm = [False] * MOST_ROWS
+        self._known: list[int] = []  # numbers of rows that were measured, ascending
 
     @property
     def is_known(self) -> bool:
@@ -60,33 +64,40 @@ class PassCosts:
         """A pass of so many rows took so long."""
         if not 1 <= num_rows <= MOST_ROWS:
             return
+        if not self._is_warm[num_rows - 1]:  # the first of its kind prepares what others use
+            self._is_warm[num_rows - 1] = True
+            return
         known = self._measured[num_rows - 1]
         if known:
-            seconds = known + _NEWEST_SHARE * (min(seconds, _OUTLIER * known) - known)
+            share = _FASTER_SHARE if seconds < known else _SLOWER_SHARE
+            seconds = known + share * (min(seconds, _OUTLIER * known) - known)
+        else:
+            bisect.insort(self._known, num_rows)
         self._measured[num_rows - 1] = seconds
-        self._costs.clear()
 
     def of(self, num_rows: int) -> float:
-        """Seconds of a pass of so many rows, measured or foreseen; only their ratios count."""
-        if not self._costs:
-            self._costs = self._filled()
-        return self._costs[min(num_rows, MOST_ROWS) - 1]
+        """Seconds of a pass of so many rows, measured or foreseen; only their ratios count.
 
-    def _filled(self) -> list[float]:
-        """A time for every number of rows: foreseen ones are scaled to the measured ones around."""
-        known = [i for i, seconds in enumerate(self._measured) if seconds]
+        What was not measured is foreseen, scaled to what was measured with the next fewer and the
+        next more rows.
+        """
+        num_rows = min(num_rows, MOST_ROWS)
+        seconds = self._measured[num_rows - 1]
+        if seconds:
+            return seconds
+        foreseen, known = self._foreseen[num_rows - 1], self._known
         if not known:
-            return list(self._foreseen)
-        filled: list[float] = []
-        for i, foreseen in enumerate(self._foreseen):
-            below = [k for k in known if k <= i]
-            above = [k for k in known if k >= i]
-            near = below[-1] if below else above[0]
-            scale = self._measured[near] / self._foreseen[near]
-            if below and above and above[0] != near:
-                far = above[0]
-                part = (i - near) / (far - near)
-                scale += part * (self._measured[far] / self._foreseen[far] - scale)
-            # More rows never take less time: a lucky measurement would pull everything along.
-            filled.append(max(foreseen * scale, filled[-1] if filled else 0.0))
-        return filled
+            return foreseen
+        place = bisect.bisect_left(known, num_rows)
+        if place == len(known):
+            return foreseen * self._scale(known[-1])
+        if place == 0:
+            return foreseen * self._scale(known[0])
+        low, high = known[place - 1], known[place]
+        part = (num_rows - low) / (high - low)
+        scale = self._scale(low) + part * (self._scale(high) - self._scale(low))
+        return foreseen * scale
+
+    def _scale(self, num_rows: int) -> float:
+        """What was measured of so many rows, by what was foreseen."""
+        return self._measured[num_rows - 1] / self._foreseen[num_rows - 1]

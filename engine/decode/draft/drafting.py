@@ -94,6 +94,7 @@ class RequestDrafts:
         num_of_head: how many of them, from the first on, the head made.
         num_matched: of the look-up among them.
         made_at: number of the request's tokens that they follow.
+        uses_head: whether the head takes note of this request.
         unsaid: streams of the newest token of a restored sequence, which the head needs.
     """
 
@@ -107,6 +108,7 @@ class RequestDrafts:
     num_of_head: int = 0
     num_matched: int = 0
     made_at: int = -1
+    uses_head: bool = False
     unsaid: FloatArray | None = None
 
     @property
@@ -161,12 +163,16 @@ class Drafting:
         """A request starts; its sequence may have been restored."""
         index = LookupIndex() if self._use_lookup else None
         ngram = None if self._ngrams is None else self._ngrams.drafter()
-        request.drafts = RequestDrafts(self._policy.for_request(), index, ngram)
+        drafts = RequestDrafts(self._policy.for_request(), index, ngram)
+        if self._head is not None:
+            num_prompt = len(request.start.prompt)
+            drafts.uses_head = self._settings.is_fixed or self._policy.wants_head(num_prompt)
+        request.drafts = drafts
 
     def resumed(self, request: RunningRequest) -> None:
         """A request's sequence was restored to some length."""
         state, drafts = request.state, request.drafts
-        if drafts is None or self._head is None or state.last_streams is None:
+        if drafts is None or not drafts.uses_head or state.last_streams is None:
             return
         if state.mtp_length == state.length - 1:
             drafts.unsaid = state.last_streams[None].copy()
@@ -248,7 +254,7 @@ class Drafting:
         if drafts.index is not None:
             drafts.index.append(fresh)
             drafts.num_matched = drafts.index.num_matched
-        if self._head is None or request.num_pending != 1:
+        if self._head is None or not drafts.uses_head or request.num_pending != 1:
             return 0
         most = min(self._settings.most_head, request.rules.num_left - 1)
         if most < 1:
@@ -259,7 +265,9 @@ class Drafting:
             drafts.num_matched, MOST_DRAFTS
         ):
             return 0
-        return drafts.policy.head_length(most)
+        length = drafts.policy.head_length(most)
+        drafts.uses_head = drafts.policy.uses_head
+        return length
 
     def _decide(self, request: RunningRequest, drafts: RequestDrafts, other_rows: int) -> None:
         """Which drafts the next window has."""
@@ -339,8 +347,8 @@ class Drafting:
         num_rows = sum(len(rows.next_tokens) for rows in told)
         if num_drafts:
             self._policy.note_head(num_drafts, seconds)
-        elif num_rows:
-            self._policy.note_feed(num_rows, seconds)
+        elif num_rows <= 1 + MOST_DRAFTS:
+            self._policy.note_feed(seconds)
         for request, chain in zip(owners, chains, strict=True):
             if request.drafts is not None:
                 request.drafts.next_drafts = chain
@@ -349,7 +357,7 @@ class Drafting:
         """What of a part the head takes note of."""
         request, first, streams = part.request, part.first, part.streams
         drafts = request.drafts
-        if drafts is None:
+        if drafts is None or not drafts.uses_head:
             return None
         if drafts.unsaid is not None:
             streams = np.concatenate([drafts.unsaid, streams])

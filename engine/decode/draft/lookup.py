@@ -100,7 +100,8 @@ class LookupIndex:
         """What may come next: `most` tokens, or none without a match of `least_matched` tokens."""
         most = min(most, MOST_DRAFTED)
         count = self._library.lookup_draft(self._at, least_matched, most, self._drafted_at)
-        return self._drafted[:count].tolist()
+        drafted: list[int] = self._drafted[:count].tolist()
+        return drafted
 
     def play(self, text: TokenArray, most: int, least_matched: int = SHORTEST_MATCH) -> PlayCounts:
         """Draft through a text that is known, as if a model wrote it, and append it."""

@@ -183,7 +183,8 @@ class NgramDrafter:
         count = self._own.library.ngram_draft(
             *self._sources(), self._tokens.ctypes.data, self._length, most
         )
-        return self._tokens[self._length : self._length + count].tolist()
+        drafted: list[int] = self._tokens[self._length : self._length + count].tolist()
+        return drafted
 
     def play(self, text: TokenArray, most: int) -> PlayCounts:
         """Draft through a text that is known, as if a model wrote it; the drafter must be new."""

@@ -22,12 +22,17 @@ SURE_MATCH = 8
 AGREED_MATCH = 6
 BEHIND_MATCH = 4
 LONG_BLOCK = 15
+MOST_OF_HEAD = 8
 SHORT_BLOCK = 5
 SATURATED_STEPS = 2
 STEPS_AFTER = 3
 LEAST_GAIN = 1.05
 EXPLORE_EVERY = 48  # windows without drafts, where there could have been some
 EXPLORED = 2  # drafts of such a trial
+# The head costs something even where nothing is drafted: it must take note of every token.
+HEAD_IDLE = 8  # windows in a row without drafts of it, after which a request goes on without it
+HEAD_TRIED_EVERY = 16  # requests where it did not pay before
+HEAD_TRIED_PROMPT = 2048  # tokens of such a request's prompt at most
 
 # Matches of 3, 4-5, 6-7, 8-11, 12 and more tokens: right how often, before anything was counted.
 _BUCKET_STARTS = (3, 4, 6, 8, 12)
@@ -112,12 +117,14 @@ class DraftPolicy:
     Attributes:
         costs: of passes.
         draft_s: of one draft of the head, seconds; 0 = not measured.
-        feed_s: of a row that the head only takes note of.
+        feed_s: of a window that the head only takes note of.
+        num_without_head: requests since the head was last used.
     """
 
     costs: PassCosts
     draft_s: float = 0.0
     feed_s: float = 0.0
+    num_without_head: int = 0
     lookup: tuple[Counts, ...] = field(
         default_factory=lambda: tuple(Counts(_GLOBAL_MEMORY) for _ in _BUCKET_STARTS)
     )
@@ -133,10 +140,23 @@ class DraftPolicy:
         each = seconds / num_drafts
         self.draft_s = each if not self.draft_s else self.draft_s + 0.125 * (each - self.draft_s)
 
-    def note_feed(self, num_rows: int, seconds: float) -> None:
-        """Measured: the head took note of so many rows."""
-        each = seconds / num_rows
-        self.feed_s = each if not self.feed_s else self.feed_s + 0.125 * (each - self.feed_s)
+    def note_feed(self, seconds: float) -> None:
+        """Measured: the head took note of a window."""
+        known = self.feed_s
+        self.feed_s = seconds if not known else known + 0.125 * (seconds - known)
+
+    def wants_head(self, num_prompt: int) -> bool:
+        """Whether the head shall work for a request that begins; asked once for each."""
+        if not self.draft_s or not self.costs.is_known:
+            return True
+        if self.for_request().head_length(MOST_OF_HEAD):
+            self.num_without_head = 0
+            return True
+        self.num_without_head += 1
+        if self.num_without_head < HEAD_TRIED_EVERY or num_prompt > HEAD_TRIED_PROMPT:
+            return False
+        self.num_without_head = 0
+        return True
 
 
 class RequestPolicy:
@@ -153,6 +173,8 @@ class RequestPolicy:
         self._saturated = 0  # windows in a row whose drafts were all right
         self._long_left = 0  # windows for which blocks may still be long
         self._idle = 0  # windows without drafts where there could have been some
+        self._head_idle = 0
+        self.uses_head = True  # until it has been idle for long
 
     def lookup_length(self, num_matched: int, most: int, other_rows: int = 0) -> int:
         """How many looked-up tokens to draft; 0 = none.
