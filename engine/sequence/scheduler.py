@@ -153,7 +153,7 @@ class Scheduler:
         self._is_ready = is_ready
         self._token_bytes = token_bytes
         self._drafting = drafting
-        self._pass_s: float | None = None  # of the newest pass, when only windows were in it
+        self._has_windows_alone = False  # the newest step, so that its time tells what windows cost
         self._waiting: deque[Start] = deque()
         self._running: list[RunningRequest] = []
         self._open: frozenset[RunningRequest] = frozenset()  # in the pass that is left open
@@ -258,8 +258,13 @@ class Scheduler:
         self._admit()
         parts = self._choose_parts()
         if parts:
+            began_at = self._clock()
+            self._has_windows_alone = False
             self._run(parts)
             self._end_cancelled()
+            if self._drafting is not None and self._has_windows_alone:
+                num_rows = sum(part.num_computed for part in parts)
+                self._drafting.note_step(num_rows, self._clock() - began_at)
         elif self._running and not any(request.is_held for request in self._running):
             youngest = self._running[-1]
             self._end(youngest, "error", youngest.shortage)
@@ -464,20 +469,12 @@ class Scheduler:
         drafting = self._drafting
         if drafting is None:
             return
-        if self._pass_s is not None:
-            drafting.note_pass(sum(part.num_computed for part in parts), self._pass_s)
-        drafting.tell(
-            [
-                Computed(
-                    part.request,
-                    first,
-                    result.streams_of(i)[: part.request.state.length - first],
-                    goes_on=isinstance(outcome, Verified) and outcome.reason is None,
-                )
-                for i, (part, first, outcome) in enumerate(zip(parts, firsts, chosen, strict=True))
-                if not part.request.is_cancelled
-            ]
-        )
+        computed: list[Computed] = []
+        for i, (part, outcome) in enumerate(zip(parts, chosen, strict=True)):
+            if not part.request.is_cancelled:
+                goes_on = isinstance(outcome, Verified) and outcome.reason is None
+                computed.append(Computed(part.request, firsts[i], result, i, goes_on))
+        drafting.tell(computed)
 
     def _compute(self, parts: Sequence[_Part]) -> PassResult | None:
         """The result, or None when the pass was left because of a cancelled request."""
@@ -489,7 +486,7 @@ class Scheduler:
             )
             for part in parts
         )
-        self._pass_s = None
+        self._has_windows_alone = False
         if self._open:
             return self._compute_meanwhile(batch, parts)
         self._num_passes += 1
@@ -505,7 +502,8 @@ class Scheduler:
         """A pass that is left for others between its layers."""
         layers = self._model.layers(batch)
         pass_s = longest_s = 0.0
-        has_windows = any(part.request.is_window for part in parts)
+        num_windows = sum(part.request.is_window for part in parts)
+        has_windows, is_windows_alone = num_windows > 0, num_windows == len(parts)
         while True:
             began_at = self._clock()
             try:
@@ -522,12 +520,10 @@ class Scheduler:
                 layers.close()
                 return None
         now = self._clock()
-        pass_s += now - began_at
-        self._budget.note(batch.num_rows, pass_s, longest_s)
+        self._budget.note(batch.num_rows, pass_s + now - began_at, longest_s)
         if has_windows:
             self._window_at = now
-        if all(part.request.is_window for part in parts):
-            self._pass_s = pass_s
+        self._has_windows_alone = is_windows_alone
         return result
 
     def _compute_meanwhile(self, batch: Batch, parts: Sequence[_Part]) -> PassResult | None:

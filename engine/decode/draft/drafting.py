@@ -35,6 +35,7 @@ from engine.decode.draft.policy import (
 from engine.decode.verify import num_common
 
 if TYPE_CHECKING:
+    from engine.sequence.batch import PassResult
     from engine.sequence.running_request import RunningRequest
 
 logger = logging.getLogger(__name__)
@@ -129,14 +130,20 @@ class Computed:
     Attributes:
         request: whose.
         first: position of the first row.
-        streams: `[n, hc, H]` of the committed rows; a view that the next pass overwrites.
+        result: of the pass; its arrays are views that the next pass overwrites.
+        entry: which part of it.
         goes_on: whether a window follows: drafts are wanted.
     """
 
     request: RunningRequest
     first: int
-    streams: FloatArray
+    result: PassResult
+    entry: int
     goes_on: bool
+
+    def streams(self) -> FloatArray:
+        """Streams of the committed rows, `[n, hc, H]`."""
+        return self.result.streams_of(self.entry)[: self.request.state.length - self.first]
 
 
 class Drafting:
@@ -157,6 +164,7 @@ class Drafting:
         self._clock = clock
         self._use_lookup = settings.use_lookup and _has_lookup()
         self._is_warned = False
+        self._head_s = 0.0  # of the newest step, what the head took
         self.totals = _no_counts()
 
     def begin(self, request: RunningRequest) -> None:
@@ -201,9 +209,9 @@ class Drafting:
         except ResourceError as error:
             logger.warning("%s", error)
 
-    def note_pass(self, num_rows: int, seconds: float) -> None:
-        """A pass of windows alone took so long."""
-        self._policy.costs.note(num_rows, seconds)
+    def note_step(self, num_rows: int, seconds: float) -> None:
+        """A step whose pass held windows alone took so long, with all that was done in it."""
+        self._policy.costs.note(num_rows, seconds - self._head_s)
 
     def note(self, request: RunningRequest, num_offered: int, num_accepted: int) -> None:
         """The first `num_offered` drafts of a request were verified."""
@@ -231,6 +239,7 @@ class Drafting:
     def tell(self, parts: Sequence[Computed]) -> None:
         """Rows were committed, and the tokens after them are chosen: draft what may follow."""
         lengths = [self._look(part) for part in parts]
+        self._head_s = 0.0
         if self._head is not None:
             self._tell_head(self._head, parts, lengths)
         for part in parts:
@@ -342,7 +351,7 @@ class Drafting:
             logger.warning("the draft head is not used any more: %s", error)
             self._head = None
             return
-        seconds = self._clock() - began_at
+        seconds = self._head_s = self._clock() - began_at
         num_drafts = max(map(len, chains), default=0)
         num_rows = sum(len(rows.next_tokens) for rows in told)
         if num_drafts:
@@ -355,10 +364,11 @@ class Drafting:
 
     def _told(self, head: HeadDrafter, part: Computed, num_drafts: int) -> Told | None:
         """What of a part the head takes note of."""
-        request, first, streams = part.request, part.first, part.streams
+        request, first = part.request, part.first
         drafts = request.drafts
         if drafts is None or not drafts.uses_head:
             return None
+        streams = part.streams()
         if drafts.unsaid is not None:
             streams = np.concatenate([drafts.unsaid, streams])
             first -= 1

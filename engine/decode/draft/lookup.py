@@ -73,6 +73,7 @@ class LookupIndex:
         self._drafted_at = self._drafted.ctypes.data
         self._tokens: TokenArray = np.zeros(0, np.int32)
         self._tables: tuple[TokenArray, TokenArray] = (self._tokens, self._tokens)
+        self._capacity = 0
         self._grow(_FIRST_CAPACITY)
 
     def __len__(self) -> int:
@@ -90,11 +91,16 @@ class LookupIndex:
 
     def append(self, token_ids: Sequence[int] | TokenArray) -> None:
         """Take tokens that now belong to the sequence."""
+        count = len(token_ids)
+        needed = len(self) + count
+        if needed > self._capacity:
+            self._grow(max(needed, self._capacity * 3 // 2))
+        if count == 1:  # a token of an answer: the usual case, without an array of its own
+            self._drafted[0] = token_ids[0]
+            self._library.lookup_append(self._at, self._drafted_at, 1)
+            return
         tokens = np.ascontiguousarray(token_ids, np.int32)
-        needed = len(self) + len(tokens)
-        if needed > self._index.capacity:
-            self._grow(max(needed, int(self._index.capacity) * 3 // 2))
-        self._library.lookup_append(self._at, tokens.ctypes.data, len(tokens))
+        self._library.lookup_append(self._at, tokens.ctypes.data, count)
 
     def draft(self, most: int, least_matched: int = SHORTEST_MATCH) -> list[int]:
         """What may come next: `most` tokens, or none without a match of `least_matched` tokens."""
@@ -106,7 +112,7 @@ class LookupIndex:
     def play(self, text: TokenArray, most: int, least_matched: int = SHORTEST_MATCH) -> PlayCounts:
         """Draft through a text that is known, as if a model wrote it, and append it."""
         text = np.ascontiguousarray(text, np.int32)
-        if len(self) + len(text) > self._index.capacity:
+        if len(self) + len(text) > self._capacity:
             self._grow(len(self) + len(text))
         counts = np.zeros(3, np.int64)
         status = self._library.lookup_play(
@@ -124,6 +130,7 @@ class LookupIndex:
         previous = np.full(capacity, -1, np.int32)
         newest = np.full(num_heads, -1, np.int32)
         self._tables = (previous, newest)
+        self._capacity = capacity
         index = self._index
         index.tokens, index.previous, index.newest = (
             array.ctypes.data for array in (self._tokens, previous, newest)

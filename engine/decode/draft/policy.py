@@ -31,7 +31,7 @@ EXPLORE_EVERY = 48  # windows without drafts, where there could have been some
 EXPLORED = 2  # drafts of such a trial
 # The head costs something even where nothing is drafted: it must take note of every token.
 HEAD_IDLE = 8  # windows in a row without drafts of it, after which a request goes on without it
-HEAD_TRIED_EVERY = 16  # requests where it did not pay before
+HEAD_TRIED_EVERY = 32  # requests where it did not pay before
 HEAD_TRIED_PROMPT = 2048  # tokens of such a request's prompt at most
 
 # Matches of 3, 4-5, 6-7, 8-11, 12 and more tokens: right how often, before anything was counted.
