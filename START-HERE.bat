@@ -31,7 +31,10 @@ if /i "%~1"=="--json" (set "QUIET=yes" & goto pass_in_terminal)
 if /i "%~1"=="--check" (set "MODE=installer" & goto pass_in_terminal)
 if /i "%~1"=="--calibrate" (set "MODE=installer" & goto pass_in_terminal)
 if /i "%~1"=="--repair" (set "MODE=installer" & goto pass_in_terminal)
+if /i "%~1"=="--roll-back" (set "MODE=installer" & goto pass_in_terminal)
 if /i "%~1"=="--uninstall" (set "MODE=uninstall" & goto pass_in_terminal)
+if /i "%~1"=="--care" (set "MODE=installer" & goto pass_one)
+if /i "%~1"=="--move-data" (set "MODE=installer" & set "WINDOW=no" & goto pass_folder)
 if /i "%~1"=="--model" goto pass_two
 if /i "%~1"=="--data-dir" goto pass_folder
 >&2 echo setup: unknown option %1. Type START-HERE.bat --help for the list.
@@ -57,7 +60,7 @@ if "%FOLDER:~0,1%"=="\" goto folder_is_whole
 set "FOLDER=%CD%\%FOLDER%"
 :folder_is_whole
 if "%FOLDER:~-1%"=="\" set "FOLDER=%FOLDER%."
-set PASSED=%PASSED% --data-dir "%FOLDER%"
+set PASSED=%PASSED% %1 "%FOLDER%"
 shift
 shift
 goto next_option
@@ -73,6 +76,9 @@ echo                  later starts begin with what is installed
 echo   --check        say what this PC can run, and end (--json: for programs)
 echo   --calibrate    measure the settings that are fastest on this PC
 echo   --repair       verify everything that is installed, and fetch what is damaged
+echo   --move-data DIR  move models, chats and their settings to another folder
+echo   --roll-back    go back to the version before an update
+echo   --care         the window to move, repair and go back
 echo   --uninstall    remove Stratum (--yes: without questions; models and chats are kept)
 echo   --serve        start the server with the bundled model
 echo   --demo         show the bundled model at work: a meaning, a copy, a tool call
@@ -147,10 +153,17 @@ set "UV_PYTHON_INSTALL_REGISTRY=0"
 set "UV_PYTHON_INSTALL_BIN=0"
 set "UV_SYSTEM_CERTS=1"
 set "UV_NO_CONFIG=1"
+rem The uv.exe of the wheel that tools/make_release.py packs.
+set "UV_SHA256=7e6349bc24cfc7249f892c41298e4371826a19008c3cbcfe13eacd08ac398470"
 set "PROOF=import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))"
 
 rem uv: the copy that a release brings, else one on the PATH, else none (then pip does the work).
 set "UV="
+call :check_uv
+if not errorlevel 1 goto uv_is_right
+set "WHY=bin\uv.exe is not the file that this release was made with. Extract the zip once more, to an empty folder; if it happens again, a virus scanner has changed it."
+goto fail
+:uv_is_right
 call :find_uv
 
 rem One whose making was interrupted has a Python and no pip: it is made anew.
@@ -188,7 +201,7 @@ goto fail
 rem No Python here: uv brings one, for this folder alone. It touches neither PATH nor registry.
 if defined UV goto no_python
 call :say No Python here: fetching one for this folder ...
-set "UV_UNMANAGED_INSTALL=%ROOT%bin"
+set "UV_UNMANAGED_INSTALL=%ROOT%.state\uv"
 powershell -NoProfile -ExecutionPolicy Bypass -Command "irm https://astral.sh/uv/0.13.9/install.ps1 | iex" >>"%LOG%" 2>&1
 call :find_uv
 if defined UV call :uv_python
@@ -293,8 +306,25 @@ exit /b 0
 >&2 echo %*
 exit /b 0
 
+:check_uv
+rem Only a release brings one. What certutil says around the sum is in the language of the system; the
+rem sum is its second line, on older systems with spaces. Where it says nothing, nothing is compared.
+if not exist "bin\uv.exe" exit /b 0
+if not defined CERTUTIL set "CERTUTIL=%SystemRoot%\System32\certutil.exe"
+set "SUM="
+for /f "skip=1 delims=" %%H in ('%CERTUTIL% -hashfile bin\uv.exe SHA256 2^>nul') do if not defined SUM set "SUM=%%H"
+if not defined SUM exit /b 0
+set "SUM=%SUM: =%"
+rem A sum has 64 letters; anything else is a sentence about why there is none.
+if "%SUM%"=="%SUM:~0,63%" exit /b 0
+if not "%SUM%"=="%SUM:~0,64%" exit /b 0
+if /i "%SUM%"=="%UV_SHA256%" exit /b 0
+exit /b 1
+
 :find_uv
 if exist "%ROOT%bin\uv.exe" set "UV=%ROOT%bin\uv.exe"
+if defined UV exit /b 0
+if exist "%ROOT%.state\uv\uv.exe" set "UV=%ROOT%.state\uv\uv.exe"
 if defined UV exit /b 0
 call uv --version >nul 2>&1
 if not errorlevel 1 set "UV=uv"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs Stratum into this folder (.venv) and starts the installer, or what is installed already.
 # Nothing outside the folder is changed before that, except that as root a missing Python, and for
-# --test --slow a missing browser, are installed with apt. A second run skips what is already there. What
-# was installed, and from which requirements, is kept in .venv/stratum-installed.
+# --test --slow a missing browser and desktop, are installed with apt. A second run skips what is already
+# there. What was installed, and from which requirements, is kept in .venv/stratum-installed.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@" # started as `sh setup.sh`
 set -euo pipefail
 
@@ -15,6 +15,9 @@ usage: ./setup.sh [MODE] [OPTIONS]
   --check           say what this PC can run, and end (--json: for programs)
   --calibrate       measure the settings that are fastest on this PC
   --repair          verify everything that is installed, and fetch what is damaged
+  --move-data DIR   move models, chats and their settings to another folder
+  --roll-back       go back to the version before an update
+  --care            the window to move, repair and go back
   --uninstall       remove Stratum (--yes: without questions; models and chats are kept)
   --serve           start the server with the chosen model, or the bundled one
   --demo            show the bundled model at work (a meaning, a copy, a tool call), end
@@ -55,12 +58,21 @@ value_of() { # value_of OPTION VALUE...: the text after an option
   case "$2" in "" | --*) fail 2 "$1 needs a value after it." ;; esac
 }
 came_from=$(pwd -P)
+pass_folder() { # pass_folder OPTION FOLDER: taken from where the person is
+  case "$2" in /*) passed+=("$1" "$2") ;; *) passed+=("$1" "$came_from/$2") ;; esac
+}
 while [ $# -gt 0 ]; do
   case "$1" in
     --demo | --test | --serve) choose "${1#--}" ;;
-    --check | --calibrate | --repair | --uninstall)
+    --check | --calibrate | --repair | --roll-back | --care | --uninstall)
       choose "${1#--}"
       passed+=("$1")
+      ;;
+    --move-data)
+      value_of "$@"
+      choose "${1#--}"
+      pass_folder "$1" "$2"
+      shift
       ;;
     --headless)
       headless=yes
@@ -78,7 +90,7 @@ while [ $# -gt 0 ]; do
       ;;
     --data-dir)
       value_of "$@"
-      case "$2" in /*) passed+=("$1" "$2") ;; *) passed+=("$1" "$came_from/$2") ;; esac
+      pass_folder "$1" "$2"
       shift
       ;;
     --slow) slow=yes ;;
@@ -126,6 +138,7 @@ if [ "$mode" = installer ] && [ -z "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] && [ "$h
 fi
 wants_window=no
 if [ "$mode" = installer ] && [ "$headless" = no ] && [ "$as_json" = no ]; then wants_window=yes; fi
+if [ "$mode" = care ] && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]; then wants_window=yes; fi
 case "$mode" in
   installer | check | calibrate | repair | uninstall)
     [ "$start" = yes ] || passed+=(--no-start)
@@ -235,6 +248,37 @@ apt_browser() { # for the slow tests of the chat page; without one they are skip
   } >>"$log" 2>&1
 }
 
+lacks_for_desktop() { # what the tests of real windows need and this machine has not
+  local name
+  for name in Xvfb openbox tint2 xdotool xwininfo xprop import; do
+    command -v "$name" >/dev/null 2>&1 || printf '%s ' "$name"
+  done
+  missing_library_of xcb || printf '%s' "a part of Qt"
+}
+
+apt_desktop() { # for the tests of real windows; without one they are skipped with that reason
+  [ -n "$(lacks_for_desktop)" ] || return 0
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 0
+  say "Installing a desktop that nobody sees with apt for the tests of windows ..."
+  {
+    DEBIAN_FRONTEND=noninteractive apt-get update || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends xvfb openbox tint2 \
+      xdotool x11-utils imagemagick $qt_packages || true
+  } >>"$log" 2>&1
+}
+
+test_desktop() { # test_desktop PYTEST-OPTIONS...: real windows, tray and clicks
+  local lacking status=0
+  lacking=$(lacks_for_desktop)
+  if [ -n "$lacking" ]; then
+    say "Skipped the tests of real windows (marker desktop); not installed here: $lacking"
+    return 0
+  fi
+  "$python" -m pytest -q -n 2 -m "desktop and not wine" "$@" || status=$?
+  # 5: none is left of those that were asked for.
+  [ "$status" = 5 ] && [ $# -gt 0 ] || return "$status"
+}
+
 fingerprint() { cksum "requirements/$1.txt" | tr -s ' \t' '-'; }
 
 is_installed() { [ -f "$installed" ] && [ -f "requirements/$1.txt" ] && grep -qxF "$1 $(fingerprint "$1")" "$installed"; }
@@ -262,13 +306,19 @@ install_set() { # install_set NAME SENTENCE
 }
 
 missing_library() { # what Qt's window plugin lacks on this system; nothing when it can open one
-  "$python" - 2>>"$log" <<'PYTHON'
-import ctypes, os, pathlib, sys
+  if [ -n "${DISPLAY:-}" ]; then
+    missing_library_of xcb
+  elif [ -n "${WAYLAND_DISPLAY:-}" ]; then
+    missing_library_of wayland wayland-generic
+  fi
+}
+
+missing_library_of() { # missing_library_of PLUGIN...
+  "$python" - "$@" 2>>"$log" <<'PYTHON'
+import ctypes, pathlib, sys
 import PySide6
 folder = pathlib.Path(PySide6.__file__).parent / "Qt" / "plugins" / "platforms"
-names = ["libqwayland.so", "libqwayland-generic.so"] if os.environ.get("WAYLAND_DISPLAY") else []
-if os.environ.get("DISPLAY"):
-    names = ["libqxcb.so"]
+names = [f"libq{name}.so" for name in sys.argv[1:]]
 for path in (folder / name for name in names if (folder / name).exists()):
     try:
         ctypes.CDLL(str(path))
@@ -294,9 +344,12 @@ install_window() { # the packages of the window; without them the terminal does 
   [ -z "$missing" ] || go_headless "The window needs the system library $missing. $(qt_hint)"
 }
 
+# Of Debian and its like: what Qt needs to open a window of X11.
+qt_packages="libegl1 libgl1 libxkbcommon-x11-0 libdbus-1-3 libfontconfig1 libglib2.0-0 libxcb-cursor0 libxcb-icccm4 libxcb-image0 libxcb-keysyms1 libxcb-randr0 libxcb-render-util0 libxcb-shape0"
+
 qt_hint() {
   if command -v apt-get >/dev/null 2>&1; then
-    printf '%s' "To have it, type: sudo apt-get install libegl1 libgl1 libxkbcommon-x11-0 libdbus-1-3 libfontconfig1 libglib2.0-0 libxcb-cursor0 libxcb-icccm4 libxcb-image0 libxcb-keysyms1 libxcb-randr0 libxcb-render-util0 libxcb-shape0."
+    printf '%s' "To have it, type: sudo apt-get install $qt_packages."
   else
     printf '%s' "Install Qt 6's xcb libraries from your system's packages to have it."
   fi
@@ -350,7 +403,9 @@ case "$mode" in
       apt_browser
       "$python" -m pytest -q -n 2 -m "slow and not desktop and not wine and not gpu" \
         ${rest[@]+"${rest[@]}"}
+      apt_desktop
     fi
+    test_desktop ${rest[@]+"${rest[@]}"}
     ;;
   serve)
     exec "$python" -m engine serve ${rest[@]+"${rest[@]}"}

@@ -3,3 +3,7 @@
 Imports only `engine.core`; everything else of the engine is reached by its HTTP routes and its command
 line, so that a model that fails never takes a window with it.
 """
+
+from app.lasting_none import keep_none_alive
+
+keep_none_alive()

@@ -57,6 +57,8 @@ class AppContext:
         requests: what a view may ask of the shell.
         open_chats: all conversations; made at the first call and the same ever after, so that
             answers go on whatever window is open.
+        close_chats: ends all answers and saves, if they were ever opened; for the program's end. What
+            could not be saved is then in the file that it names.
     """
 
     data_dir: Path
@@ -67,6 +69,7 @@ class AppContext:
     notifier: Notifier
     requests: Requests
     open_chats: Callable[[], ChatService]
+    close_chats: Callable[[], Path | None]
 
     @property
     def http(self) -> EngineHttp:

@@ -269,7 +269,9 @@ def measure_bare(arguments: argparse.Namespace) -> dict[str, object]:
     loaded = load_model(config)
 
     def bare_rate(count: int) -> float:
-        scheduler = Scheduler(loaded.model, loaded.limits, lambda _: None)
+        scheduler = Scheduler(
+            loaded.model, loaded.limits, lambda _: None, new_sampler=loaded.new_sampler
+        )
         for seed in range(count):
             sampling = SamplingParams(
                 temperature=0.7, top_p=0.8, top_k=20, presence_penalty=1.5, seed=seed

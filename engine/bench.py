@@ -8,13 +8,13 @@ to gain. Prints nothing.
 from __future__ import annotations
 
 import statistics
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.core.config import KvType
 from engine.core.errors import EngineError
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from engine.core.model_config import ModelConfig
     from engine.worker.loading import LoadedModel
 
-BANDWIDTH_BYTES = 512 << 20  # far above any cache
-BANDWIDTH_TRIES = 8
+READ_BYTES = 1 << 30  # far above any cache
+SHARE_TOKENS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,42 +40,94 @@ class Speed:
         prompt_per_s: prompt tokens per second.
         decode_per_s: generated tokens per second, the first excepted: it comes with the prompt.
         first_token_s: seconds until the first token.
+        floor_share: what reading the weights of a token alone takes, of the time of a token; 0 = not
+            measured.
     """
 
     prompt_tokens: int
     prompt_per_s: float
     decode_per_s: float
     first_token_s: float
+    floor_share: float = 0.0
 
 
-def measure_speed(loaded: LoadedModel, num_prompt: int, num_gen: int) -> Speed:
+def measure_speed(
+    loaded: LoadedModel, num_prompt: int, num_gen: int, reader: TokenReader | None = None
+) -> Speed:
     """Read a prompt of fixed made-up tokens and continue it greedily.
+
+    Args:
+        loaded: the model.
+        num_prompt: tokens to read.
+        num_gen: tokens to generate.
+        reader: reads as many bytes as a token does; then `SHARE_TOKENS` more tokens are generated,
+            and after each of them it reads, so that both meet the same memory at the same moment.
 
     Raises:
         EngineError: the model cannot compute it.
     """
     vocab_size = loaded.limits.vocab_size
     prompt = [(7919 * i + 17) % vocab_size for i in range(num_prompt)]
+    num_all = num_gen + (SHARE_TOKENS if reader is not None else 0)
     generation = generate(
         loaded.model,
         prompt,
         SamplingParams(temperature=0),
-        num_gen,
+        num_all,
         stop_ids=(),
         limits=loaded.limits,
     )
+    decode_s = read_s = 0.0
+    times = [time.perf_counter()]
     with np.errstate(all="ignore"):  # numbers that are none are found where tokens are chosen
         for _ in generation:
-            pass
-    if generation.done is None or generation.done.timings.generated_tokens != num_gen:
+            times.append(time.perf_counter())
+            if reader is None or len(times) <= num_gen + 1:
+                continue
+            decode_s += times[-1] - times[-2]
+            reader.read()
+            times[-1] = time.perf_counter()
+            read_s += reader.seconds
+    if generation.done is None or generation.done.timings.generated_tokens != num_all:
         raise EngineError("The measured run ended early; this is a fault of the program.")
-    timings = generation.done.timings
+    prompt_s = generation.done.timings.prompt_ms / 1000
     return Speed(
         prompt_tokens=num_prompt,
-        prompt_per_s=num_prompt / max(timings.prompt_ms, 1e-6) * 1000,
-        decode_per_s=(num_gen - 1) / max(timings.generated_ms, 1e-6) * 1000,
-        first_token_s=timings.prompt_ms / 1000,
+        prompt_per_s=num_prompt / max(prompt_s, 1e-9),
+        decode_per_s=(num_gen - 1) / max(times[num_gen] - times[1], 1e-9),
+        first_token_s=prompt_s,
+        floor_share=read_s / decode_s if decode_s else 0.0,
     )
+
+
+class TokenReader:
+    """Reads as many bytes from memory as a token does, with the threads that compute.
+
+    Attributes:
+        seconds: that the newest read took.
+        bytes_per_s: of all reads so far, each of them.
+    """
+
+    def __init__(self, loaded: LoadedModel, num_bytes: int) -> None:
+        """Make room for reads that no cache holds: several times what a token reads."""
+        self.seconds = 0.0
+        self.bytes_per_s: list[float] = []
+        self._num_bytes = num_bytes
+        self._buffer = np.ones(num_bytes + READ_BYTES, np.uint8)
+        self._at = 0
+        read = getattr(loaded.ops, "read_memory", None)
+        self._read: Callable[[npt.NDArray[np.uint8]], None] = np.sum if read is None else read
+
+    def read(self) -> None:
+        """Read on where the last one ended."""
+        if self._at + self._num_bytes > len(self._buffer):
+            self._at = 0
+        part = self._buffer[self._at : self._at + self._num_bytes]
+        began_at = time.perf_counter()
+        self._read(part)
+        self.seconds = time.perf_counter() - began_at
+        self._at += self._num_bytes
+        self.bytes_per_s.append(self._num_bytes / self.seconds)
 
 
 def median_speed(speeds: Sequence[Speed]) -> Speed:
@@ -85,6 +137,7 @@ def median_speed(speeds: Sequence[Speed]) -> Speed:
         prompt_per_s=statistics.median(speed.prompt_per_s for speed in speeds),
         decode_per_s=statistics.median(speed.decode_per_s for speed in speeds),
         first_token_s=statistics.median(speed.first_token_s for speed in speeds),
+        floor_share=statistics.median(speed.floor_share for speed in speeds),
     )
 
 
@@ -132,22 +185,3 @@ def _layer_of(name: str) -> int:
     """The layer that a tensor belongs to; -1 for those of none."""
     parts = name.split(".")
     return int(parts[1]) if parts[0] == "blk" and len(parts) > 1 and parts[1].isdecimal() else -1
-
-
-def measure_bandwidth(num_threads: int, num_bytes: int = BANDWIDTH_BYTES) -> float:
-    """Bytes per second that this many threads read from memory together, the best of some tries.
-
-    A dot product of an array with itself reads each value once and computes next to nothing; of
-    numpy's ways to read, it was the fastest (2026-11, two cores).
-    """
-    parts = np.array_split(np.ones(num_bytes // 8), num_threads)
-    best_s = float("inf")
-    for _ in range(BANDWIDTH_TRIES):
-        threads = [threading.Thread(target=np.dot, args=(part, part)) for part in parts]
-        began_at = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        best_s = min(best_s, time.perf_counter() - began_at)
-    return num_bytes / best_s

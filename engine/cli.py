@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import NoReturn, Protocol, cast
 
 from engine import __version__
+from engine.core.error_lines import error_line, wants_error_lines
 from engine.core.errors import EngineError
 from engine.core.gguf_values import printable
 
@@ -107,7 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return dispatch(parse(words))
     except ModuleNotFoundError as error:
-        report(command, f"the package {error.name} is not installed. Run {SETUP} again.")
+        sentence = f"the package {error.name} is not installed. Run {SETUP} again."
+        params = {"package": error.name}
+        _tell_program(EngineError(sentence, code="package_missing", params=params))
+        report(command, sentence)
         return EXIT_FAILURE
     except SystemExit as stop:  # argparse: --help (0) or a usage error (2)
         return stop.code if isinstance(stop.code, int) else EXIT_FAILURE
@@ -158,6 +162,7 @@ def dispatch(arguments: argparse.Namespace) -> int:
         return _run(arguments)
     except EngineError as error:
         logger.debug("the command failed", exc_info=True)
+        _tell_program(error)
         report(arguments.command, error.message)
         return error.exit_status
     except (BrokenPipeError, ModuleNotFoundError):
@@ -196,6 +201,12 @@ def report(command: str, message: str) -> None:
     """One line on standard error, without what would move a terminal's cursor."""
     line = " ".join(message.split())
     print(f"engine {command}: {printable(line, MAX_REPORT_CHARS)}", file=sys.stderr)
+
+
+def _tell_program(error: EngineError) -> None:
+    """Give the error's code to a program that reads it."""
+    if wants_error_lines():
+        print(error_line(error), file=sys.stderr)
 
 
 def discard_output() -> None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from engine import __version__
 from engine.core.catalog_file import PROGRAM_DIR, find_model, load_catalog
-from engine.core.errors import EngineError, ResourceError
+from engine.core.errors import EngineError, InputError, ResourceError
 from engine.core.language import Language, system_language
 from engine.core.settings import load_settings, settings_path
 from installer.i18n.texts import Texts
@@ -93,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--calibrate", action="store_true", help="measure the fastest settings")
     what.add_argument("--repair", action="store_true", help="verify all, fetch what is damaged")
     what.add_argument("--uninstall", action="store_true", help="remove what was installed")
+    what.add_argument("--move-data", type=Path, metavar="DIR", help="move models and chats there")
+    what.add_argument("--roll-back", action="store_true", help="go back to the version before")
+    what.add_argument("--care", action="store_true", help="the window to move, repair, go back")
     what.add_argument(
         "--wizard", action="store_true", help="the wizard, also when all is installed"
     )
@@ -112,8 +115,19 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace, texts: Texts) -> int:
     if options.check:
         return _check(options, texts)
-    if options.repair or options.uninstall:
+    if options.repair or options.uninstall or options.move_data or options.roll_back:
         return _care(options, texts)
+    from installer.move_data import pending_move, require_no_pending_move  # noqa: PLC0415
+
+    if options.care or (pending_move() is not None and _is_window_wanted(options)):
+        reason = _why_no_window()
+        if not reason:
+            from installer.wizard.app import run_care  # noqa: PLC0415  # Qt is not always there
+
+            return run_care(texts)
+    require_no_pending_move()
+    if options.care:
+        raise InputError(texts.say("cli.no_care"), code="no_window")
     from installer.steps import Installation  # noqa: PLC0415  # the tasks above need none
 
     installation = Installation.open(load_catalog())
@@ -160,11 +174,23 @@ def _check(options: argparse.Namespace, texts: Texts) -> int:
 
 
 def _care(options: argparse.Namespace, texts: Texts) -> int:
-    """Repair or uninstall."""
-    from installer.care import CareOptions, repair_here, uninstall_here  # noqa: PLC0415
+    """Repair, move, go back, or uninstall."""
+    from installer.care import (  # noqa: PLC0415
+        CareOptions,
+        move_here,
+        repair_here,
+        roll_back_here,
+        uninstall_here,
+    )
+    from installer.move_data import require_no_pending_move  # noqa: PLC0415
 
     data_dir = options.data_dir.expanduser().absolute() if options.data_dir else None
     care = CareOptions(is_agreed=options.yes, as_json=options.json, data_dir=data_dir)
+    if options.move_data:
+        return move_here(care, options.move_data, texts)
+    require_no_pending_move()
+    if options.roll_back:
+        return roll_back_here(care, texts)
     return repair_here(care, texts) if options.repair else uninstall_here(care, texts)
 
 
@@ -243,7 +269,7 @@ def _start_at_login(installation: Installation, texts: Texts) -> int:
         return 0 if _why_no_window() else run_wizard(installation)
     config = installation.config_path
     if installation.is_finished and config is not None and _take_over(texts, is_quiet=True):
-        start(config)
+        start(config, is_at_login=True)
     return 0
 
 
@@ -310,6 +336,7 @@ def _is_window_wanted(options: argparse.Namespace) -> bool:
     in_terminal = (
         *(options.headless, options.json, options.yes, options.at_login),
         *(options.check, options.calibrate, options.repair, options.uninstall),
+        *(options.move_data, options.roll_back),
     )
     return not any(in_terminal)
 

@@ -1,7 +1,9 @@
-"""What `--repair` and `--uninstall` do in a terminal, and the update at a start of the installer.
+"""What `--repair`, `--uninstall`, `--move-data` and `--roll-back` do in a terminal; updates at a start.
 
 repair_here(CareOptions(as_json=True), texts)      # -> exit status
 uninstall_here(CareOptions(is_agreed=True), texts)
+move_here(CareOptions(is_agreed=True), Path("/big/Stratum"), texts)
+roll_back_here(CareOptions(is_agreed=True), texts)
 take_over(texts)                                   # -> folder of the program to start
 """
 
@@ -23,11 +25,13 @@ from installer.child import child_environment, detached_flags
 from installer.download.options import DownloadOptions
 from installer.entries import EntrySystem, system_entries
 from installer.i18n.texts import Texts
-from installer.program import program_version, python_of
+from installer.move_data import DataMove, MoveReport, pending_move
+from installer.program import program_version, python_of, read_record
 from installer.repair import Repair, RepairReport
+from installer.running import require_stopped
 from installer.terminal import TerminalProgress, answer_is_yes, say
 from installer.uninstall import Inventory, Keep, Part, remove, take_inventory
-from installer.update import Adoption, Outcome, adopt
+from installer.update import Adoption, Outcome, adopt, former_version, roll_back
 
 logger = logging.getLogger(__name__)
 
@@ -191,6 +195,120 @@ def _kept_parts(keep: Keep) -> tuple[Part, ...]:
     return (Part.MODELS,) * keep.models + (Part.CHATS,) * keep.chats
 
 
+# -- moving ------------------------------------------------------------------------------------------
+
+
+def move_here(options: CareOptions, target: Path, texts: Texts) -> int:
+    """Move the data folder; 0 when it is there, or the person does not want it.
+
+    Raises:
+        InputError: nobody can be asked, and `--yes` was not given.
+        InstallError: it cannot be moved; nothing is lost.
+    """
+    pending = pending_move()
+    target = target.expanduser().absolute()
+    source = pending.source if pending is not None and pending.target == target else options.folder
+    names = {"source": str(source), "target": str(target)}
+    if not _is_confirmed(options, texts, "move", names):
+        return 0
+    with TerminalProgress(texts, as_json=options.as_json) as progress:
+        report = DataMove(source, target).run(progress.show)
+    if options.as_json:
+        sys.stdout.write(json.dumps(report.as_plain(), ensure_ascii=False) + "\n")
+        return 0
+    for line in move_lines(report, texts):
+        say(line)
+    return 0
+
+
+def move_lines(report: MoveReport, texts: Texts) -> list[str]:
+    """The report in sentences."""
+    target = str(report.target)
+    lines = [texts.say("move.done", target=target, num_bytes=report.num_bytes)]
+    if report.strangers:
+        names = _names(report.strangers)
+        lines.append(texts.say("move.strangers", path=str(report.source), names=names))
+    if report.left:
+        lines.append(texts.say("move.left", names=_names(report.left)))
+    return lines
+
+
+# -- going back --------------------------------------------------------------------------------------
+
+
+def roll_back_here(options: CareOptions, texts: Texts, entries: EntrySystem | None = None) -> int:
+    """Go back to the former version; 0 when it is the installed one, or the person does not want it.
+
+    Raises:
+        InputError: nobody can be asked, and `--yes` was not given; or there is no former version.
+        InstallError: Stratum runs.
+        ResourceError: the former version does not work, or cannot be put back.
+    """
+    former = former_version()
+    if former is None:
+        raise InputError(texts.say("back.none"), code="no_former_version")
+    require_stopped(options.folder)
+    names = {"version": installed_version(), "former": former.version}
+    if not _is_confirmed(options, texts, "back", names):
+        return 0
+    sentence = go_back(texts, entries or entries_here())
+    if options.as_json:
+        report = {"ok": True, "version": former.version, "root": str(former.root)}
+        sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
+    else:
+        say(sentence)
+    return 0
+
+
+def installed_version() -> str:
+    """The version that is the installed one."""
+    record = read_record()
+    return record.version if record is not None else program_version(PROGRAM_DIR)
+
+
+def go_back(texts: Texts, entries: EntrySystem | None = None) -> str:
+    """Go back; what to tell the person.
+
+    Raises:
+        ResourceError: the former version does not work, or cannot be put back.
+    """
+    version, former = installed_version(), former_version()
+    try:
+        adoption = roll_back(entries)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        former_name = former.version if former is not None else ""
+        sentence = texts.say("back.failed", former=former_name, reason=reason, version=version)
+        raise ResourceError(sentence, code="back_failed") from error
+    if adoption is None or former is None:
+        raise InputError(texts.say("back.none"), code="no_former_version")
+    if adoption.outcome is Outcome.FAILED:
+        sentence = texts.say(
+            "back.failed", former=former.version, reason=adoption.reason, version=version
+        )
+        raise ResourceError(sentence, code="back_failed")
+    script = "START-HERE.bat" if sys.platform == "win32" else "setup.sh"
+    return texts.say("back.done", former=former.version, command=str(adoption.root / script))
+
+
+def _is_confirmed(options: CareOptions, texts: Texts, what: str, names: dict[str, str]) -> bool:
+    """Whether the person wants it; `what` begins the keys of the texts.
+
+    Raises:
+        InputError: nobody can be asked.
+    """
+    if options.is_agreed:
+        return True
+    if options.as_json or not sys.stdin.isatty():
+        raise InputError(texts.say(f"{what}.needs_yes", **names), code="needs_yes")
+    if texts.has(f"{what}.plan"):
+        say(texts.say(f"{what}.plan", **names))
+    if answer_is_yes(texts.say(f"{what}.ask", **names)):
+        return True
+    say(texts.say(f"{what}.not_confirmed"))
+    return False
+
+
 # -- update ------------------------------------------------------------------------------------------
 
 
@@ -205,7 +323,7 @@ def take_over(texts: Texts, root: Path = PROGRAM_DIR, *, is_quiet: bool = False)
     Raises:
         ResourceError: it does not work, and the former one was put back or there is none.
     """
-    adoption = adopt(root, _entries_here())
+    adoption = adopt(root, entries_here())
     sentence = update_sentence(adoption, program_version(root), texts)
     if adoption.outcome in {Outcome.PUT_BACK, Outcome.FAILED}:
         raise ResourceError(sentence, code="self_test_failed", params={"reason": adoption.reason})
@@ -222,6 +340,10 @@ def update_sentence(adoption: Adoption, new_version: str, texts: Texts) -> str:
     match adoption.outcome:
         case Outcome.UPDATED:
             return texts.say("update.updated", version=adoption.version)
+        case Outcome.LEFT:
+            return texts.say(
+                "update.left", new=new_version, version=adoption.version, root=str(adoption.root)
+            )
         case Outcome.KEPT_FORMER:
             return texts.say(
                 "update.kept_former",
@@ -275,7 +397,7 @@ def bring_calibration_in_line(config: Path) -> None:
         logger.warning("the calibration of %s is not looked at: %s", config, error)
 
 
-def _entries_here() -> EntrySystem | None:
+def entries_here() -> EntrySystem | None:
     """Entries for a person with a screen; a server has no menus, and a portable copy makes none."""
     if os.environ.get("STRATUM_HOME"):
         return None

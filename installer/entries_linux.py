@@ -9,10 +9,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from engine.core.login_start import desktop_value, exec_word
 from installer.entries import NAME, SUMMARY, EntryKind, EntryPlan, MadeEntry
 
 FILE_NAME = "stratum.desktop"
-_RESERVED = re.compile(r'(["`$\\])')
 
 
 class LinuxEntries:
@@ -80,7 +80,9 @@ def desktop_entry(root: Path) -> str:
         f"Comment={SUMMARY}",
         "Comment[zh_CN]=在这台电脑上运行大语言模型",
         f"Exec={exec_word(str(root / 'setup.sh'))}",
-        f"Path={_value(str(root))}",
+        f"Path={desktop_value(str(root))}",
+        f"Icon={desktop_value(str(root / 'assets' / 'icons' / 'stratum.svg'))}",
+        "StartupWMClass=Stratum",
         "Terminal=false",
         "Categories=Utility;",
         "StartupNotify=true",
@@ -92,16 +94,6 @@ def desktop_entry(root: Path) -> str:
         f"Exec={exec_word(str(root / 'setup.sh'))} --check",
     ]
     return "\n".join(lines) + "\n"
-
-
-def exec_word(word: str) -> str:
-    """A word of an Exec line: quoted by that line's own rules, and then by those of all values."""
-    quoted = _RESERVED.sub(r"\\\1", word).replace("%", "%%")
-    return _value(f'"{quoted}"')
-
-
-def _value(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _trust(path: Path) -> None:

@@ -26,7 +26,7 @@ from installer.child import child_environment
 from installer.download.job import DownloadJob
 from installer.download.plan import DownloadPlan
 from installer.i18n.texts import Texts
-from installer.launch import start_command
+from installer.launch import server_command
 from installer.offers import choice_of, title_of
 from installer.progress_words import plan_lines
 from installer.recommend import Recommendation
@@ -261,7 +261,7 @@ class Headless:
         if config is None:
             return 0
         bring_calibration_in_line(config)
-        command = start_command(config)
+        command = server_command(config)
         self._say("cli.starting")
         sys.stdout.flush()
         if sys.platform == "win32":  # its exec ends before the new program does
@@ -287,9 +287,9 @@ class Headless:
             "tuning": installation.tuning.value,
         }
         if installation.config_path is not None:
-            self._report["start"] = start_command(installation.config_path)
+            self._report["start"] = server_command(installation.config_path)
             if not self._options.is_start_wanted:
-                command = subprocess.list2cmdline(start_command(installation.config_path))
+                command = subprocess.list2cmdline(server_command(installation.config_path))
                 self._say("cli.start_hint", command=command)
 
     def _progress(self) -> TerminalProgress:

@@ -1,4 +1,4 @@
-"""Starts what is installed: the tray program where there is one, else the server itself.
+"""Starts what is installed: the app for a person with a screen, else the server itself.
 
 The started program lives on when the installer ends; its output goes to a log in the data folder.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.config_file import load_config
 from engine.core.errors import ResourceError
+from engine.core.login_start import AT_LOGIN
 from engine.core.settings import load_settings
 from installer.child import child_environment, detached_flags
 
@@ -52,19 +53,28 @@ def chat_url(config_path: Path) -> str:
 
 
 def has_app() -> bool:
-    """Whether the tray program is part of this version."""
+    """Whether the app is part of this version."""
     return _APP_FILE.is_file()
 
 
-def start_command(config_path: Path) -> list[str]:
-    """The command that runs what is installed."""
-    if has_app():
-        return [sys.executable, "-m", "app"]
+def server_command(config_path: Path) -> list[str]:
+    """The command that runs the server alone, which a terminal can do too."""
     return [sys.executable, "-m", "engine", "serve", "--config", str(config_path)]
 
 
-def start(config_path: Path) -> Started:
+def start_command(config_path: Path, *, is_at_login: bool = False) -> list[str]:
+    """The command that runs what is installed; at login without a window."""
+    if has_app():
+        return [sys.executable, "-m", "app", *([AT_LOGIN] if is_at_login else [])]
+    return server_command(config_path)
+
+
+def start(config_path: Path, *, is_at_login: bool = False) -> Started:
     """Start it and return at once.
+
+    Args:
+        config_path: of the model, for its address.
+        is_at_login: the person has just logged in and asked for nothing yet.
 
     Raises:
         ResourceError: it cannot be started.
@@ -76,7 +86,7 @@ def start(config_path: Path) -> Started:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             process = subprocess.Popen(
-                start_command(config_path),
+                start_command(config_path, is_at_login=is_at_login),
                 cwd=PROGRAM_DIR,
                 env=child_environment(),
                 stdin=subprocess.DEVNULL,
@@ -105,6 +115,14 @@ def wait_until_ready(started: Started, timeout_s: float) -> bool:
             return False
         time.sleep(_POLL_S)
     return False
+
+
+def stays(started: Started, seconds: float = 3.0) -> bool:
+    """Whether the app has not ended with an error in its first seconds; it says itself what comes then."""
+    try:
+        return started.process.wait(seconds) == 0  # another one runs, and was told to show itself
+    except subprocess.TimeoutExpired:
+        return True
 
 
 def is_answering(url: str) -> bool:

@@ -42,6 +42,7 @@ PARTS = (
     "START-HERE.bat",
     "models.json",
     "pyproject.toml",
+    RELEASE_NAME,
     "setup.sh",
 )
 _LEFT_OUT = frozenset({"__pycache__", "build", ".mypy_cache", ".ruff_cache"})
@@ -72,7 +73,9 @@ class ProgramRecord(BaseModel):
         archive: a copy of its files; None where there is none (a checkout keeps its own history).
         entries: what was made outside the folder.
         former: what to go back to.
-        refused: stamp of a version that failed its self-test, so that it is not tried at each start.
+        refused: stamp of a version that is not taken: it failed its self-test, or the person went back
+            from it.
+        is_left_by_person: the latter.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -85,6 +88,7 @@ class ProgramRecord(BaseModel):
     entries: tuple[MadeEntry, ...] = ()
     former: FormerProgram | None = None
     refused: str = ""
+    is_left_by_person: bool = False
 
 
 def record_path() -> Path:

@@ -9,18 +9,27 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from engine.core.catalog import Catalog, CatalogModel, Sampling
+from engine.core.catalog import Catalog, CatalogModel, FileKind, Sampling
 from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.config import CONFIG_FORMAT, RunConfig, SamplingDefaults
 from engine.core.config_file import load_config
 from engine.core.errors import EngineError
 from engine.core.files import keep_backup, write_json
+from engine.core.gguf_header import read_model_header
+from engine.core.gpu import probe_gpus
+from engine.core.machine import probe_machine
+from engine.core.model_numbers import numbers_of_catalog, numbers_of_header
+from engine.core.operating_system import system_name
+from engine.core.placement import DEFAULT_CONTEXT
+from engine.core.placement_hybrid import GPU_ENGINE, best_gpu, place
 from engine.core.settings import Settings, load_settings, save_settings
 from installer.choices import Choices
 from installer.download.installed import InstalledModel
 from installer.login_start import is_portable, set_login_start
 
 logger = logging.getLogger(__name__)
+
+_GPU_PATIENCE_S = 5.0  # for a driver to name its cards
 
 
 def run_config_path(data_dir: Path, model_id: str) -> Path:
@@ -53,6 +62,14 @@ def write_run_config(
         changes["default_reasoning_effort"] = choices.effort
     if before is None and not model.is_bundled:  # a person's own values stay
         changes["sampling"] = _sampling(catalog.sampling.thinking)
+    if before is None or "parallel" not in before.model_fields_set:
+        parallel = _parallel(catalog, model, installed, choices.context)
+        if parallel < RunConfig().parallel:
+            changes["parallel"] = parallel
+    head = installed.first(FileKind.DRAFT_HEAD)
+    named = before.mtp_file if before is not None else None
+    if head is not None or (named is not None and not named.is_file()):
+        changes["mtp_file"] = head
     config = (before or RunConfig()).model_copy(update=changes)
     if config == before:
         return path
@@ -90,6 +107,29 @@ def remember_installation(choices: Choices, data_dir: Path, config_path: Path) -
     if is_wrong and not is_portable():
         set_login_start(PROGRAM_DIR, is_on=choices.starts_at_login)
     return changed
+
+
+def _parallel(
+    catalog: Catalog, model: CatalogModel, installed: InstalledModel, context: int | None
+) -> int:
+    """Requests that this PC has memory for at a time."""
+    try:
+        numbers = numbers_of_header(read_model_header(installed.model_path))
+    except EngineError as error:  # the engine will say what it cannot read
+        logger.warning("the size of %s is taken from the catalogue: %s", model.id, error)
+        numbers = numbers_of_catalog(catalog, model)
+    gpu = None
+    if GPU_ENGINE:
+        found = probe_gpus(_GPU_PATIENCE_S)
+        min_driver = catalog.min_driver.get(system_name().lower(), 0)
+        gpu = best_gpu(found.cards, found.driver_major, min_driver)
+    return place(
+        numbers,
+        probe_machine(),
+        gpu,
+        context or DEFAULT_CONTEXT,
+        may_read_disk=model.needs.has_ram_budget,
+    ).parallel
 
 
 def _existing(path: Path) -> RunConfig | None:

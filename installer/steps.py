@@ -22,11 +22,11 @@ from engine.core.catalog import Catalog, CatalogModel, Family
 from engine.core.catalog_file import find_model
 from engine.core.errors import ConfigError
 from engine.core.files import keep_backup, read_json, write_json
+from engine.core.keep_awake import system_keep_awake
 from engine.core.setting_paths import UsablePath
 from engine.core.settings import load_settings, settings_path
 from installer.choices import Choices
 from installer.download.installed import InstalledModel, read_manifest
-from installer.download.keep_awake import system_keep_awake
 from installer.download.options import DownloadOptions
 from installer.run_settings import remember_installation, write_run_config
 
@@ -278,6 +278,15 @@ class Installation:
     def tuned(self, tuning: Tuning) -> None:
         """Note how tuning ended."""
         self._change({"tuning": tuning})
+
+    def read_again(self) -> None:
+        """Take over what another part has changed in the record, such as a moved data folder.
+
+        Raises:
+            ConfigError: the record was written by a newer version.
+        """
+        self._state = _read_state(self._path)
+        self._resume()
 
     # -- inner -------------------------------------------------------------------------------------
 

@@ -21,32 +21,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+import platformdirs
 
+from engine.core.ascii_folders import cache_folders_of_this_person
 from engine.core.errors import ResourceError
-from engine.core.settings import live_engine_record, settings_path
+from engine.core.settings import settings_path
+from installer.data_folder import Owner, owner_of
 from installer.download.installed import InstalledModel, installed_models, remove_model
 from installer.entries import EntrySystem, MadeEntry, remove_entries
 from installer.errors import InstallError
 from installer.login_start import is_portable, set_login_start
 from installer.program import RELEASE_NAME, folder_bytes, read_record, record_path
+from installer.running import end_all
 
 logger = logging.getLogger(__name__)
 
 UNINSTALLED_MARK = "uninstalled"
 
-# What of the data folder is whose. Names that are in none of these are the person's own.
-MODEL_NAMES = ("models", "configs")
-CHAT_NAMES = ("chats", "history", "sessions")
-OTHER_NAMES = (
-    "cache",
-    "logs",
-    "program",
-    "calibration.json",
-    "calibration.json.bak",
-    "engine.json",
-)
-_END_S = 15.0
 _RETRY_S = 10.0
 
 
@@ -138,15 +129,16 @@ def take_inventory(root: Path, data_dir: Path) -> Inventory:
     known = {model.folder for model in models}
     strangers = []
     for path in sorted(data_dir.iterdir()) if data_dir.is_dir() else ():
-        part = _part_of(path.name)
-        if part is None:
+        owner = owner_of(path.name)
+        if owner is None:
             strangers.append(path)
         elif path.name == "models":
             # What is not finished, and the record of what was verified.
             items += [_item(Part.MODELS, p) for p in sorted(path.iterdir()) if p not in known]
         else:
-            items.append(_item(part, path))
+            items.append(_item(_PARTS[owner], path))
     items += [_item(Part.SETTINGS, path) for path in _settings_files()]
+    items += [_item(Part.OTHER, path) for path in _folders_elsewhere(data_dir)]
     record = read_record()
     for entry in record.entries if record is not None else ():
         items.append(Item(Part.ENTRIES, entry.place, None, 0, entry=entry))
@@ -161,7 +153,7 @@ def remove(inventory: Inventory, keep: Keep, entries: EntrySystem | None = None)
     Raises:
         InstallError: a program of ours still runs and cannot be ended.
     """
-    end_server(inventory.data_dir)
+    end_all(inventory.data_dir)
     kept = {part for part, is_kept in _KEPT.items() if getattr(keep, is_kept)}
     stays = {part for part in kept if inventory.has(part)}
     problems: list[str] = []
@@ -188,49 +180,8 @@ def remove(inventory: Inventory, keep: Keep, entries: EntrySystem | None = None)
     return tuple(problems)
 
 
+_PARTS = {Owner.MODELS: Part.MODELS, Owner.CHATS: Part.CHATS, Owner.OTHER: Part.OTHER}
 _KEPT = {Part.MODELS: "models", Part.CHATS: "chats"}
-
-
-def end_server(data_dir: Path) -> None:
-    """End the server of this data folder, if one runs.
-
-    Raises:
-        InstallError: it does not end.
-    """
-    record = live_engine_record(data_dir)
-    if record is None:
-        return
-    try:
-        process = psutil.Process(record.pid)
-        family = [process, *process.children(recursive=True)]
-        process.terminate()
-        _gone, alive = psutil.wait_procs(family, timeout=_END_S)
-        for one in alive:
-            one.kill()
-        _gone, alive = psutil.wait_procs(alive, timeout=_END_S)
-    except psutil.NoSuchProcess:
-        return
-    except psutil.Error as error:
-        raise InstallError(
-            f"Stratum's server (process {record.pid}) still runs and cannot be ended ({error}). "
-            "Stop it, and start again.",
-            code="server_not_ended",
-            params={"pid": record.pid},
-        ) from error
-    if alive:
-        raise InstallError(
-            f"Stratum's server (process {record.pid}) does not end. Stop it, and start again.",
-            code="server_not_ended",
-            params={"pid": record.pid},
-        )
-
-
-def _part_of(name: str) -> Part | None:
-    if name in MODEL_NAMES:
-        return Part.MODELS
-    if name in CHAT_NAMES:
-        return Part.CHATS
-    return Part.OTHER if name in OTHER_NAMES else None
 
 
 def _item(part: Part, path: Path) -> Item:
@@ -240,13 +191,23 @@ def _item(part: Part, path: Path) -> Item:
 
 def _settings_files() -> Iterator[Path]:
     folder = settings_path().parent
-    names = ("settings.json", "installation.json", record_path().name)
+    names = ("settings.json", "installation.json", "app.json", "moving.json", record_path().name)
     for name in names:
         for path in (folder / name, folder / f"{name}.bak"):
             if path.exists():
                 yield path
     if (folder / "logs").is_dir():
         yield folder / "logs"
+
+
+def _folders_elsewhere(data_dir: Path) -> Iterator[Path]:
+    """Caches of ours outside the data folder; a portable copy has none."""
+    if is_portable():
+        return
+    cache = Path(platformdirs.user_cache_dir("stratum", appauthor=False))
+    for path in (cache, *cache_folders_of_this_person()):
+        if path.is_dir() and not data_dir.is_relative_to(path):
+            yield path
 
 
 def _remove_item(item: Item) -> Sequence[str]:

@@ -55,6 +55,7 @@ class Outcome(enum.StrEnum):
     UNCHANGED = "unchanged"
     FIRST = "first"  # nothing was installed before
     UPDATED = "updated"
+    LEFT = "left"  # the person went back from this one; the former one is in another folder
     KEPT_FORMER = "kept_former"  # the new one failed; the former one is in another folder
     PUT_BACK = "put_back"  # the new one failed; the former files are in this folder again
     FAILED = "failed"  # the new one failed, and there is nothing to go back to
@@ -100,8 +101,10 @@ def adopt(
     version, stamp = program_version(root), program_stamp(root)
     if before is not None and before.root == root and before.stamp == stamp:
         return Adoption(Outcome.UNCHANGED, root, version)
-    is_known_bad = before is not None and before.refused == stamp
-    reason = _REFUSED_BEFORE if is_known_bad else (self_test or run_self_test)(root)
+    is_refused = before is not None and before.refused == stamp
+    if before is not None and is_refused and before.is_left_by_person:
+        return Adoption(Outcome.LEFT, before.root, before.version)
+    reason = _REFUSED_BEFORE if is_refused else (self_test or run_self_test)(root)
     if not reason:
         return _take_over(root, version, stamp, before, entries, with_desktop=with_desktop)
     logger.error("version %s in %s failed its self-test: %s", version, root, reason)
@@ -182,7 +185,8 @@ def _take_over(
 
 def _go_back(root: Path, version: str, stamp: str, before: ProgramRecord, reason: str) -> Adoption:
     if before.root != root:
-        write_record(before.model_copy(update={"refused": stamp}))
+        if before.refused != stamp:
+            write_record(before.model_copy(update={"refused": stamp, "is_left_by_person": False}))
         if python_of(before.root).exists():
             return Adoption(Outcome.KEPT_FORMER, before.root, before.version, reason)
         return Adoption(Outcome.FAILED, root, version, reason)
@@ -193,24 +197,74 @@ def _go_back(root: Path, version: str, stamp: str, before: ProgramRecord, reason
     return Adoption(Outcome.PUT_BACK, root, before.version, reason)
 
 
-def roll_back(root: Path) -> Adoption | None:
-    """Go back to the former version at the person's wish; None when there is none.
-
-    Raises:
-        OSError: its files cannot be put back.
-    """
+def former_version() -> FormerProgram | None:
+    """The version that `roll_back` leads to; None when there is none, or git keeps it."""
     record = read_record()
     if record is None or record.former is None:
         return None
     former = record.former
-    if former.root == root and former.archive is not None and former.archive.is_file():
-        if is_checkout(root):
-            return None
+    if former.root != record.root:
+        return former if python_of(former.root).exists() else None
+    has_copy = former.archive is not None and former.archive.is_file()
+    return former if has_copy and not is_checkout(record.root) else None
+
+
+def roll_back(
+    entries: EntrySystem | None = None,
+    *,
+    self_test: SelfTest | None = None,
+) -> Adoption | None:
+    """Go back to the former version at the person's wish; None when there is none.
+
+    The version that is left is what the next `roll_back` leads to, and is not taken again by itself.
+
+    Raises:
+        OSError: its files cannot be put back.
+        ResourceError: the folder of settings cannot be written.
+    """
+    record, former = read_record(), former_version()
+    if record is None or former is None:
+        return None
+    root = record.root
+    left = FormerProgram(root=root, version=record.version, archive=record.archive)
+    if former.root == root:
+        if former.archive is None:
+            raise ValueError("a former version without a copy in the same folder")
         restore(root, former.archive)
+        write_record(
+            record.model_copy(
+                update={
+                    "version": former.version,
+                    "stamp": program_stamp(root),
+                    "archive": former.archive,
+                    "former": left,
+                }
+            )
+        )
         return Adoption(Outcome.PUT_BACK, root, former.version)
-    if former.root != root and python_of(former.root).exists():
-        return Adoption(Outcome.KEPT_FORMER, former.root, former.version)
-    return None
+    reason = (self_test or run_self_test)(former.root)
+    if reason:
+        return Adoption(Outcome.FAILED, root, record.version, reason)
+    stamp, made = program_stamp(former.root), record.entries
+    if entries is not None:
+        plan = EntryPlan(former.root, former.version, program_bytes(former.root))
+        new = add_entries(entries, plan)
+        made = (*new, *remove_entries(entries, [entry for entry in made if entry not in new]))
+    record = record.model_copy(
+        update={
+            "root": former.root,
+            "version": former.version,
+            "stamp": stamp,
+            "archive": _make_archive(former.root, former.version, stamp),
+            "entries": made,
+            "former": left.model_copy(update={"archive": None}),
+            "refused": record.stamp,
+            "is_left_by_person": True,
+        }
+    )
+    write_record(record)
+    _prune_archives(record)
+    return Adoption(Outcome.KEPT_FORMER, former.root, former.version)
 
 
 # -- copies of the program ---------------------------------------------------------------------------

@@ -1,10 +1,17 @@
-"""For all tests: Qt draws into memory, and a machine that cannot load Qt still runs the others."""
+"""For all tests: Qt draws into memory, and a machine that cannot load Qt still runs the others.
+
+Tests marked `desktop` take the fixture `desktop`: a screen with window manager and panel of their own.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.support.desktop import Desktop, missing
 
 # A test that needs a screen (marker `desktop`) is started with another value.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -14,6 +21,16 @@ try:
     import PySide6.QtWidgets  # noqa: F401  # whether it can be loaded
 except ImportError as error:
     WHY_NO_QT = str(error)
+
+
+@pytest.fixture
+def desktop(tmp_path: Path) -> Iterator[Desktop]:
+    """A desktop of its own for a test that needs a real one."""
+    lacking = missing()
+    if lacking:
+        pytest.skip(f"no desktop can be started here: {', '.join(lacking)} not installed")
+    with Desktop.open(tmp_path / "desktop") as opened:
+        yield opened
 
 
 def pytest_plugin_registered(manager: pytest.PytestPluginManager) -> None:

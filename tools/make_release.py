@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # The wheel of uv 0.13.9 for Windows, x86-64.
 UV_WHEEL_SHA256 = "6a44b2ed8111d2f60d2b92627c5dccda3f7ed7570b18ce115e569cd68c28246b"
 UV_NAME = "bin/uv.exe"
+UV_SUM_LINE = 'set "UV_SHA256={sha256}"'  # of START-HERE.bat, which compares it
 
 # What only maintainers need.
 LEFT_OUT = (
@@ -84,6 +85,9 @@ def make_release(root: Path, out: Path, uv_wheel: Path | None) -> Path:
             raise ValueError(f"{needed} is missing; is {root} a checkout?")
     if uv_wheel is not None:
         contents[UV_NAME] = uv_program(uv_wheel)
+        wanted = UV_SUM_LINE.format(sha256=hashlib.sha256(contents[UV_NAME]).hexdigest())
+        if wanted.encode() not in contents["START-HERE.bat"]:
+            raise ValueError(f"START-HERE.bat knows another uv.exe; it needs the line {wanted}")
     listed = {
         name: hashlib.sha256(content).hexdigest() for name, content in sorted(contents.items())
     }

@@ -13,12 +13,36 @@ others' threads. Text comes in batches, at most 30 a second.
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from app.chat.activity import Activity
-from app.history.records import Attachment, Conversation, ConversationSettings, Draft, Message
+from app.chat.activity import Activity, ModelFacts, Phase
+from app.chat.answer_run import AnswerRun, Job, growing_again
+from app.chat.draft_files import DraftFiles
+from app.chat.engine_side import EngineSide
+from app.chat.request_body import request_body
+from app.chat.stream import JsonObject
+from app.history.records import (
+    Attachment,
+    Conversation,
+    ConversationSettings,
+    Draft,
+    Message,
+    MessageState,
+    Problem,
+    Role,
+    new_id,
+)
+from app.history.rows import storable
+from app.history.store import HistoryStore
+from app.history.titles import title_of
+
+# At most 30 batches a second; while the engine is waited for, four looks are enough.
+FRAME_MS = 34
+WAITING_MS = 250
 
 
 class ChatController(QObject):
@@ -38,6 +62,7 @@ class ChatController(QObject):
         attachments_pending(count): files that are being read.
         refused(problem): what was asked for last was not done; a `Problem` with a sentence.
         answer_ended(message_id): the answer is complete, stopped, cut or unfinished.
+        listing_changed(): title, order or existence in the list of conversations.
     """
 
     path_changed = Signal()
@@ -50,22 +75,60 @@ class ChatController(QObject):
     attachments_pending = Signal(int)
     refused = Signal(object)
     answer_ended = Signal(str)
+    listing_changed = Signal()
+
+    def __init__(
+        self,
+        store: HistoryStore,
+        engine: EngineSide,
+        conversation: Conversation,
+        parent: QObject | None = None,
+    ) -> None:
+        """Take up a conversation.
+
+        Raises:
+            HistoryError: its messages cannot be read.
+        """
+        super().__init__(parent)
+        self._store, self._engine = store, engine
+        self._conversation = conversation
+        self._tree = store.tree(conversation.id)
+        self._run: AnswerRun | None = None
+        self._activity = Activity()
+        self._timer = QTimer(self)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.timeout.connect(self._tick)
+        self._files = DraftFiles(store, engine, conversation.id, self)
+        self._files.ready.connect(self._add_attachment)
+        self._files.refused.connect(self.refused)
+        self._files.pending_changed.connect(self.attachments_pending)
+        self._files.counted.connect(self._note_count)
+        leaf = conversation.active_leaf
+        if leaf is not None and leaf not in self._tree:  # a damaged file
+            newest = [message.id for message in self._tree][-1:]
+            self._conversation = replace(conversation, active_leaf=newest[0] if newest else None)
 
     # -- what is there ---------------------------------------------------------------------------
 
     @property
     def conversation(self) -> Conversation:
         """Title, settings, draft and the end of the shown path."""
-        raise NotImplementedError
+        return self._conversation
 
     @property
     def activity(self) -> Activity:
         """What happens now."""
-        raise NotImplementedError
+        return self._activity
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is being made."""
+        return self._run is not None
 
     def path(self) -> list[Message]:
         """The shown messages, from the first to the last; growing ones with what they have."""
-        raise NotImplementedError
+        path = self._tree.path(self._conversation.active_leaf)
+        return [self.message(message.id) for message in path]
 
     def message(self, message_id: str) -> Message:
         """One message of the conversation, shown or not; a growing one with what it has.
@@ -73,11 +136,13 @@ class ChatController(QObject):
         Raises:
             KeyError: there is none of this id.
         """
-        raise NotImplementedError
+        if self._run is not None and self._run.answer.message_id == message_id:
+            return self._run.answer.snapshot()
+        return self._tree.get(message_id)
 
     def siblings(self, message_id: str) -> tuple[str, ...]:
         """Ids of all versions of a message, oldest first: "2 of 3"."""
-        raise NotImplementedError
+        return self._tree.siblings(message_id)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -87,26 +152,65 @@ class ChatController(QObject):
         The draft is empty afterwards. False, after `refused`, when there is nothing to send, an
         answer is being made, or a file is still being read; then the draft is kept.
         """
-        raise NotImplementedError
+        if text is not None:
+            self.set_draft_text(text)
+        draft = self.draft
+        if not self._may_ask():
+            return False
+        if self._files.num_pending:
+            return self._refuse("attachment_pending", "A file is still being read. Wait a moment.")
+        if not draft.text.strip() and not draft.attachments:
+            return self._refuse("nothing_to_send", "There is nothing to send yet.")
+        message = Message(
+            id=new_id(),
+            conversation_id=self._conversation.id,
+            parent_id=self._conversation.active_leaf,
+            role=Role.USER,
+            text=draft.text,
+            attachments=draft.attachments,
+        )
+        self._ask(message, draft=Draft())
+        self.draft_changed.emit(self.draft)
+        return True
 
     def stop(self) -> None:
         """Stop the answer that is being made and keep what it has; nothing when idle."""
-        raise NotImplementedError
+        if self._run is not None:
+            self._run.stop()
+            self._tick()
+            self._timer.setInterval(FRAME_MS)
 
     def answer_now(self) -> None:
         """End the thinking; the answer follows. Nothing when the model does not think."""
-        raise NotImplementedError
+        if self._run is not None:
+            self._run.answer_now()
 
     def continue_answer(self, message_id: str) -> bool:
         """Go on with an answer that was stopped, cut or left unfinished (`Message.can_continue`).
 
         An answer of which only thinking had arrived is begun anew, as a sibling.
         """
-        raise NotImplementedError
+        message = self._tree.get(message_id)
+        if not message.can_continue:
+            return self._refuse("cannot_continue", "This message is complete.")
+        if not message.text.strip() and not message.tool_calls:
+            return self.regenerate(message_id)
+        if not self._may_ask():
+            return False
+        self._show(message_id)
+        self._answer(growing_again(message), continues=True)
+        return True
 
     def regenerate(self, message_id: str) -> bool:
         """Another answer beside this one (or to this message of the person), which is kept."""
-        raise NotImplementedError
+        message = self._tree.get(message_id)
+        if not self._may_ask():
+            return False
+        asked_id = message.parent_id if message.is_answer else message.id
+        if asked_id is None or asked_id not in self._tree:
+            return self._refuse("nothing_to_answer", "There is no message to answer.")
+        self._ask(self._tree.get(asked_id))
+        return True
 
     def edit(
         self, message_id: str, text: str, attachments: tuple[Attachment, ...] | None = None
@@ -116,46 +220,272 @@ class ChatController(QObject):
         A message of the person is answered; an answer is only replaced on the shown path.
         `attachments` None keeps those of the old version.
         """
-        raise NotImplementedError
+        old = self._tree.get(message_id)
+        if not self._may_ask():
+            return False
+        kept = old.attachments if attachments is None else attachments
+        if not text.strip() and not kept:
+            return self._refuse("nothing_to_send", "There is nothing to send yet.")
+        new = Message(
+            id=new_id(),
+            conversation_id=self._conversation.id,
+            parent_id=old.parent_id,
+            role=old.role,
+            text=storable(text),
+            attachments=kept,
+        )
+        if new.is_answer:
+            self._put(new)
+            self._show(new.id)
+            self._note_path()
+        else:
+            self._ask(new)
+        return True
 
     def show_version(self, message_id: str) -> None:
         """Show this version of a message, and the newest messages below it."""
-        raise NotImplementedError
+        if message_id in self._tree:
+            self._show(self._tree.leaf_below(message_id))
+            self.path_changed.emit()
 
     def answer_tool(self, call_id: str, *, allow: bool, always: bool = False) -> None:
-        """Allow or refuse the call that is being asked for; `always` holds for this tool until the
-        engine ends."""
-        raise NotImplementedError
+        """Allow or refuse the call that is asked for; `always` holds until the engine ends."""
+        if self._run is not None and self._run.consent(call_id, allow=allow, always=always):
+            self.message_changed.emit(self._run.answer.message_id)
+            self._note_activity()
 
     # -- the conversation itself -----------------------------------------------------------------
 
     def rename(self, title: str) -> None:
         """Give it a title; an empty one brings back the first line."""
-        raise NotImplementedError
+        title = " ".join(storable(title).split())
+        if title:
+            self._change(title=title, has_own_title=True)
+        else:
+            first = next(iter(self.path()), None)
+            self._change(title=_title_from(first), has_own_title=False)
+        self.listing_changed.emit()
+        self.conversation_changed.emit(self._conversation)
 
     def set_settings(self, settings: ConversationSettings) -> None:
         """System prompt, thinking level, sampling: from the next answer on."""
-        raise NotImplementedError
+        if settings != self._conversation.settings:
+            self._change(settings=settings)
+            self.conversation_changed.emit(self._conversation)
 
     # -- the draft -------------------------------------------------------------------------------
 
     @property
     def draft(self) -> Draft:
         """What has not been sent yet."""
-        raise NotImplementedError
+        return self._conversation.draft
 
     def set_draft_text(self, text: str) -> None:
         """Keep what is being written; cheap enough for every key press."""
-        raise NotImplementedError
+        was_blank = self.is_blank
+        text = storable(text)
+        if text != self.draft.text:
+            self._change(draft=replace(self.draft, text=text))
+        if was_blank != self.is_blank:
+            self.listing_changed.emit()
 
     def add_file(self, path: Path) -> None:
         """Read a file in the background and attach it to the draft: `draft_changed` or `refused`."""
-        raise NotImplementedError
+        self._files.add_file(path)
 
     def add_picture(self, data: bytes, name: str = "") -> None:
         """Attach a picture that was pasted or dropped; `refused` says why when the model sees none."""
-        raise NotImplementedError
+        self._files.add_picture(data, name)
 
     def remove_attachment(self, attachment_id: str) -> None:
         """Take an attachment out of the draft."""
-        raise NotImplementedError
+        kept = tuple(a for a in self.draft.attachments if a.id != attachment_id)
+        self._set_attachments(kept)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether there is nothing in it worth keeping."""
+        conversation = self._conversation
+        return (
+            conversation.active_leaf is None
+            and conversation.draft.is_empty
+            and not conversation.has_own_title
+            and not len(self._tree)
+        )
+
+    def replace_conversation(self, conversation: Conversation) -> None:
+        """Take over what the service changed (deleted or brought back)."""
+        self._conversation = replace(self._conversation, deleted_at=conversation.deleted_at)
+
+    def _add_attachment(self, attachment: Attachment) -> None:
+        self._set_attachments((*self.draft.attachments, attachment))
+
+    def _note_count(self, attachment_id: str, num_tokens: int) -> None:
+        self._set_attachments(
+            tuple(
+                replace(a, num_tokens=num_tokens) if a.id == attachment_id else a
+                for a in self.draft.attachments
+            )
+        )
+
+    def _set_attachments(self, attachments: tuple[Attachment, ...]) -> None:
+        if attachments != self.draft.attachments:
+            was_blank = self.is_blank
+            self._change(draft=replace(self.draft, attachments=attachments))
+            self.draft_changed.emit(self.draft)
+            if was_blank != self.is_blank:
+                self.listing_changed.emit()
+
+    # -- how it is done --------------------------------------------------------------------------
+
+    def _may_ask(self) -> bool:
+        if self._run is not None:
+            return self._refuse(
+                "answer_running", "An answer is being made. Stop it, or wait for its end."
+            )
+        return True
+
+    def _refuse(self, code: str, sentence: str) -> bool:
+        self.refused.emit(Problem(code, sentence))
+        return False
+
+    def _ask(self, question: Message, draft: Draft | None = None) -> None:
+        """Put a message of the person, if it is new, and begin the answer to it."""
+        if question.id not in self._tree:
+            self._put(question)
+        answer = Message(
+            id=new_id(),
+            conversation_id=self._conversation.id,
+            parent_id=question.id,
+            role=Role.ASSISTANT,
+            state=MessageState.GROWING,
+        )
+        title = self._conversation.title
+        if not self._conversation.has_own_title and not title:
+            title = _title_from(question)
+        is_new_title = title != self._conversation.title
+        self._put(answer)
+        self._change(
+            title=title,
+            active_leaf=answer.id,
+            updated_at=time.time(),
+            draft=draft if draft is not None else self.draft,
+            is_urgent=True,
+        )
+        self.listing_changed.emit()
+        if is_new_title:
+            self.conversation_changed.emit(self._conversation)
+        self._answer(answer, continues=False)
+
+    def _answer(self, message: Message, *, continues: bool) -> None:
+        """Begin, or go on with, an answer whose message is the end of the shown path."""
+        self._put(message)
+        settings, store = self._conversation.settings, self._store
+        path = tuple(self._tree.path(message.id))
+        asked = path[:-1]
+
+        def make_body(facts: ModelFacts, goes_on: bool) -> JsonObject:  # one call
+            if goes_on:
+                return request_body(path, settings, facts, store.attachment, continues=True)
+            return request_body(asked, settings, facts, store.attachment)
+
+        self._run = AnswerRun(
+            self._engine, store, message, Job(make_body, settings, continues=continues)
+        )
+        self._run.begin()
+        self._timer.start(FRAME_MS)
+        self._note_path()
+        self._note_activity()
+
+    def _note_path(self) -> None:
+        self.path_changed.emit()
+
+    def _put(self, message: Message) -> None:
+        self._tree.put(message)
+        self._store.put_message(message)
+
+    def _show(self, leaf_id: str) -> None:
+        if self._conversation.active_leaf != leaf_id:
+            self._change(active_leaf=leaf_id)
+
+    def _change(
+        self,
+        *,
+        title: str | None = None,
+        has_own_title: bool | None = None,
+        active_leaf: str | None = None,
+        settings: ConversationSettings | None = None,
+        draft: Draft | None = None,
+        updated_at: float | None = None,
+        is_urgent: bool = False,
+    ) -> None:
+        now = self._conversation
+        self._conversation = replace(
+            now,
+            title=now.title if title is None else title,
+            has_own_title=now.has_own_title if has_own_title is None else has_own_title,
+            active_leaf=now.active_leaf if active_leaf is None else active_leaf,
+            settings=now.settings if settings is None else settings,
+            draft=now.draft if draft is None else draft,
+            updated_at=now.updated_at if updated_at is None else updated_at,
+        )
+        if not self.is_blank or self._is_stored():
+            self._store.put_conversation(self._conversation, is_urgent=is_urgent)
+
+    def _is_stored(self) -> bool:
+        try:
+            self._store.conversation(self._conversation.id)
+        except KeyError:
+            return False
+        return True
+
+    # -- the clock -------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        run = self._run
+        if run is None:
+            self._timer.stop()
+            return
+        message_id = run.answer.message_id
+        news = run.tick()
+        if news.thinking:
+            self.thinking_arrived.emit(message_id, news.thinking)
+        if news.text:
+            self.text_arrived.emit(message_id, news.text)
+        if news.ended is not None:
+            self._end(news.ended)
+            return
+        if news.is_message_changed:
+            self.message_changed.emit(message_id)
+        self._note_activity()
+
+    def _end(self, message: Message) -> None:
+        self._timer.stop()
+        self._run = None
+        self._tree.put(message)
+        self._change(updated_at=time.time(), is_urgent=True)
+        self.message_changed.emit(message.id)
+        self.answer_ended.emit(message.id)
+        self._note_activity()
+        self.listing_changed.emit()
+
+    def _note_activity(self) -> None:
+        activity = self._run.activity() if self._run is not None else Activity()
+        if self._run is not None:
+            is_waiting = activity.phase is Phase.WAITING_FOR_ENGINE
+            interval = WAITING_MS if is_waiting else FRAME_MS
+            if self._timer.interval() != interval:
+                self._timer.setInterval(interval)
+        if activity != self._activity:
+            self._activity = activity
+            self.activity_changed.emit(activity)
+
+
+def _title_from(message: Message | None) -> str:
+    """The first line; or the name of the first file."""
+    if message is None:
+        return ""
+    title = title_of(message.text)
+    if not title and message.attachments:
+        return message.attachments[0].name
+    return title

@@ -143,9 +143,7 @@ class Database:
             OSError, sqlite3.Error: it is still damaged, and still in its place.
         """
         with self.commit_lock, self.reader.lock, self.searcher.lock:
-            if self._is_sound():
-                logger.warning("the index of the history is built anew: %s", error)
-                rebuild_index(self._open_writer())
+            if self._is_sound() and self._rebuild_index(error):
                 return None
             logger.warning("the history is damaged: %s", error)
             self.close()
@@ -159,6 +157,15 @@ class Database:
             return bool(writer.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
         except sqlite3.Error:
             return False
+
+    def _rebuild_index(self, error: sqlite3.Error) -> bool:
+        logger.warning("the index of the history is built anew: %s", error)
+        try:
+            rebuild_index(self._open_writer())
+        except sqlite3.Error as failure:  # it is damaged so badly that it cannot even be dropped
+            logger.warning("that failed: %s", failure)
+            return False
+        return True
 
     def keep_copy_now_and_then(self) -> None:
         """Make the second copy if the last one is old; takes its time, and no locks.

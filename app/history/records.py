@@ -157,6 +157,8 @@ class MessageStats:
         generated_per_s: tokens written in a second.
         draft_tokens: drafts that were offered.
         draft_accepted: drafts that were right.
+        context_used: tokens that the conversation took up at the end of this answer; less than the
+            sum of the above when tools were called, for each call reads the prompt again.
         context_size: of the model at that time; 0 = unknown.
         model: that answered.
         effort: thinking level that was used; empty = the engine's default.
@@ -172,14 +174,10 @@ class MessageStats:
     generated_per_s: float = 0.0
     draft_tokens: int = 0
     draft_accepted: int = 0
+    context_used: int = 0
     context_size: int = 0
     model: str = ""
     effort: str = ""
-
-    @property
-    def context_used(self) -> int:
-        """Tokens of the context that the conversation took up at the end of this answer."""
-        return self.prompt_tokens + self.generated_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 COMPANIONS = ("-wal", "-shm")
 ROWS_AT_ONCE = 50
+CLOSE_ROWS = 64
 BATCH_ROWS = 500
 ATTACHMENTS_AT_ONCE = 20
 
@@ -245,17 +246,19 @@ class _DamagedFile:
     def read(self, table: str, columns: str) -> Iterator[tuple[object, ...]]:
         """The rows of a table, in order, without those that cannot be read."""
         last = self._last(table)
-        if last is None:
-            return
-        at = 0  # rows up to this one are done
-        while at < last:
-            rows, is_whole = self._some(table, columns, at)
+        start = 0  # the first row that is still wanted
+        while last is not None and start <= last:
+            rows, is_whole = self._some(table, columns, start, ROWS_AT_ONCE)
             for row in rows:
-                at = int(str(row[0]))
+                start = int(str(row[0])) + 1
                 yield row[1:]
             if not is_whole:
                 self.is_complete = False
-                at = self._behind_gap(table, columns, at, last) - 1
+                behind = self._behind_gap(table, columns, start, last)
+                if behind is None:
+                    return
+                start = int(str(behind[0])) + 1
+                yield behind[1:]
             elif not rows:
                 return
 
@@ -272,48 +275,45 @@ class _DamagedFile:
         low, high = 0, 1 << 40
         while low < high:
             middle = (low + high + 1) // 2
-            if self._is_there_at_or_after(table, middle):
+            if self._some(table, "seq", middle, 1)[0]:
                 low = middle
             else:
                 high = middle - 1
         return low or None
 
-    def _is_there_at_or_after(self, table: str, seq: int) -> bool:
-        sql = f"SELECT seq FROM {table} WHERE seq >= ? ORDER BY seq LIMIT 1"  # noqa: S608  # our own tables
-        try:
-            return self._connection.execute(sql, (seq,)).fetchone() is not None
-        except sqlite3.Error:
-            return False
-
-    def _some(self, table: str, columns: str, after: int) -> tuple[list[tuple[object, ...]], bool]:
-        """Some rows after this one, and whether they could be read to their end."""
-        sql = f"SELECT seq, {columns} FROM {table} WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608  # our own tables
+    def _some(
+        self, table: str, columns: str, start: int, limit: int
+    ) -> tuple[list[tuple[object, ...]], bool]:
+        """Rows from this one on, and whether they could be read to their end."""
+        sql = f"SELECT seq, {columns} FROM {table} WHERE seq >= ? ORDER BY seq LIMIT ?"  # noqa: S608  # our own tables
         rows: list[tuple[object, ...]] = []
         try:
-            rows.extend(self._connection.execute(sql, (after, ROWS_AT_ONCE)))
+            rows.extend(self._connection.execute(sql, (start, limit)))
         except (sqlite3.Error, OverflowError):
             return rows, False
         return rows, True
 
-    def _behind_gap(self, table: str, columns: str, at: int, last: int) -> int:
-        """The first row after a gap, or one behind the last."""
-        step, low = 1, at
-        while low + step <= last and not self._is_readable(table, columns, low + step):
-            step *= 2
-        if low + step > last and not self._is_readable(table, columns, last):
-            return last + 1
-        bad, good = low + step // 2, min(low + step, last)
-        while bad + 1 < good:
+    def _behind_gap(
+        self, table: str, columns: str, start: int, last: int
+    ) -> tuple[object, ...] | None:
+        """The first row at or behind `start` that can be read; None when there is none."""
+        probe, step, bad = start, 1, start - 1
+        found: tuple[object, ...] | None = None
+        while found is None and probe <= last:
+            rows, _ = self._some(table, columns, probe, 1)
+            if rows:
+                found = rows[0]
+            else:
+                bad = probe
+                # Most gaps are a page of a few rows; a lost branch of the tree has thousands.
+                step = 1 if probe - start < CLOSE_ROWS else step * 2
+                probe += step
+        good = probe
+        while found is not None and bad + 1 < good:
             middle = (bad + good) // 2
-            if self._is_readable(table, columns, middle):
-                good = middle
+            rows, _ = self._some(table, columns, middle, 1)
+            if rows:
+                good, found = middle, rows[0]
             else:
                 bad = middle
-        return good
-
-    def _is_readable(self, table: str, columns: str, seq: int) -> bool:
-        sql = f"SELECT {columns} FROM {table} WHERE seq = ?"  # noqa: S608  # our own tables
-        try:
-            return self._connection.execute(sql, (seq,)).fetchone() is not None
-        except (sqlite3.Error, OverflowError):
-            return False
+        return found

@@ -26,7 +26,7 @@ from typing import TypeVar
 from app.history.database import Database
 from app.history.errors import HistoryError, is_damage, save_problem
 from app.history.pending import Content, Pending, Piece
-from app.history.records import Attachment, Conversation, Message, MessageState, Problem, SearchHit
+from app.history.records import Conversation, Message, MessageState, Problem, SearchHit
 from app.history.rows import MESSAGE_COLUMNS, read_message, with_pieces
 from app.history.searching import search_file
 from app.history.tree import MessageTree
@@ -190,10 +190,10 @@ class HistoryStore:
 
     # -- attachments -----------------------------------------------------------------------------
 
-    def put_attachment(self, attachment: Attachment, content: Content) -> None:
+    def put_attachment(self, attachment_id: str, content: Content) -> None:
         """Keep what is inside an attachment."""
         with self._changed:
-            self._pending.attachments[attachment.id] = content
+            self._pending.attachments[attachment_id] = content
             self._wake(is_urgent=True)
 
     def attachment(self, attachment_id: str) -> Content | None:

@@ -1,8 +1,8 @@
 """Light or dark: the colours of all windows, by the person's choice or by the system's.
 
 The style is Fusion everywhere: it looks the same on both systems and takes every colour of a palette.
-Under "as the system" the system's own palette stays, if it has one that fits what it says (a desktop
-may say "dark" and bring light colours; then ours are taken).
+The palettes are ours too, because a desktop may say "dark" and bring light colours. Only a person who
+has asked the system for more contrast gets the system's own colours.
 """
 
 from __future__ import annotations
@@ -103,13 +103,14 @@ class Look(QObject):
     def _apply(self) -> None:
         hints = self._app.styleHints()
         was_dark = self._is_dark
-        if self._theme is Theme.SYSTEM:
-            self._is_dark = hints.colorScheme() is Qt.ColorScheme.Dark
-            window = self._system_palette.color(_ROLE.Window)
-            fits = (window.lightness() < 128) == self._is_dark
-            palette = self._system_palette if fits else palette_of(is_dark=self._is_dark)
-        else:
+        if self._theme is not Theme.SYSTEM:
             self._is_dark = self._theme is Theme.DARK
+            palette = palette_of(is_dark=self._is_dark)
+        elif hints.accessibility().contrastPreference() is Qt.ContrastPreference.HighContrast:
+            palette = self._system_palette
+            self._is_dark = palette.color(_ROLE.Window).lightness() < 128
+        else:
+            self._is_dark = hints.colorScheme() is Qt.ColorScheme.Dark
             palette = palette_of(is_dark=self._is_dark)
         if palette != self._app.palette():
             self._app.setPalette(palette)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.commands import Subparsers
@@ -118,7 +119,9 @@ class _Plan:
     @property
     def longest(self) -> int:
         """Tokens of the longest run."""
-        return max(self.num_prompt, *self.fills, 0) + self.num_gen
+        from engine.bench import SHARE_TOKENS  # noqa: PLC0415
+
+        return max(self.num_prompt, *self.fills, 0) + self.num_gen + SHARE_TOKENS
 
 
 def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
@@ -129,12 +132,14 @@ def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
     num_threads = getattr(loaded.ops, "num_threads", config.threads or machine.physical_cores)
     bench.measure_speed(loaded, min(plan.num_prompt, WARM_UP_TOKENS), 2)
     runs = [bench.measure_speed(loaded, plan.num_prompt, plan.num_gen) for _ in range(plan.repeat)]
-    fills = [bench.measure_speed(loaded, length, plan.num_gen) for length in plan.fills]
     peak, private = peak_resident_bytes(), private_bytes()
-    # Last, because it takes memory. Twice, because another program may have slowed one down.
-    bandwidth = max(bench.measure_bandwidth(num_threads) for _ in range(2))
     model = loaded.model.config
     num_bytes = bench.bytes_per_token(loaded.header, model)
+    # Only now, because it takes memory.
+    reader = bench.TokenReader(loaded, num_bytes)
+    lengths = plan.fills or (plan.num_prompt,)
+    fills = [bench.measure_speed(loaded, length, plan.num_gen, reader) for length in lengths]
+    bandwidth = statistics.median(reader.bytes_per_s)
 
     def figures(speed: Speed) -> Report:
         return {
@@ -142,7 +147,7 @@ def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
             "prompt_tokens_per_s": round(speed.prompt_per_s, 2),
             "first_token_s": round(speed.first_token_s, 4),
             "decode_tokens_per_s": round(speed.decode_per_s, 2),
-            "memory_share": round(num_bytes * speed.decode_per_s / bandwidth, 4),
+            "memory_share": round(speed.floor_share, 4),
             "context_bytes_per_token": bench.context_bytes_per_token(
                 model, config.kv_type, speed.prompt_tokens + plan.num_gen // 2
             ),
@@ -156,10 +161,14 @@ def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
         "threads": num_threads,
         "gen_tokens": plan.num_gen,
         "repeat": plan.repeat,
-        **figures(bench.median_speed(runs)),
-        "fills": [figures(speed) for speed in fills],
+        **figures(replace(bench.median_speed(runs), floor_share=fills[0].floor_share)),
+        "fills": [figures(speed) for speed in fills if plan.fills],
         "bytes_per_token": num_bytes,
         "memory_bytes_per_s": round(bandwidth),
+        "memory_bytes_per_s_range": [
+            round(min(reader.bytes_per_s)),
+            round(max(reader.bytes_per_s)),
+        ],
         "floor_tokens_per_s": round(bandwidth / num_bytes, 2),
         "peak_rss_bytes": peak,
         "private_bytes": private,

@@ -23,6 +23,7 @@ from engine.commands import Subparsers
 from engine.core.config import OpsName
 from engine.core.errors import EngineError
 from engine.core.machine import probe_machine
+from engine.core.operating_system import architecture
 from engine.core.processor import processor_notice
 from engine.core.settings import load_settings
 from engine.core.sizes import size_in_words
@@ -93,7 +94,7 @@ def check_python() -> list[Finding]:
     if not (3, 11) <= sys.version_info[:2] < (3, 14):
         detail = f"{version}, but Stratum is made for 3.11 to 3.13. Run setup again."
         return [Finding("Python", Health.WARNING, detail)]
-    return [Finding("Python", Health.OK, f"{version} ({platform.machine()})")]
+    return [Finding("Python", Health.OK, f"{version} ({architecture()})")]
 
 
 def check_packages() -> list[Finding]:

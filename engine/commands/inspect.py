@@ -17,6 +17,7 @@ from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.gguf_values import printable
 from engine.core.machine import probe_machine
+from engine.core.model_numbers import numbers_of_header
 from engine.core.placement import Placement, model_config_of, place_on_cpu
 from engine.core.processor import warn_of_processor
 from engine.core.sizes import size_in_words
@@ -83,6 +84,7 @@ def _report(
         "experts": model.num_experts,
         "experts_used": model.num_experts_used,
         "context_length": model.context_length,
+        "bytes_per_token": numbers_of_header(header, config).active_bytes,
         "has_ngram_layer": model.ple is not None,
         "formats": [
             {"type": name, "tensors": count, "bytes": size}

@@ -23,11 +23,7 @@ def ascii_folder(preferred: Path) -> Path | None:
 
     None when none can be made. A user's name is in no path: a hash of it keeps users apart.
     """
-    if is_plain(preferred):
-        candidates = [preferred]
-    else:
-        user = hashlib.sha256(str(Path.home()).encode()).hexdigest()[:12]
-        candidates = [folder / "Stratum" / user for folder in _common_folders()]
+    candidates = [preferred] if is_plain(preferred) else cache_folders_of_this_person()
     for folder in candidates:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -36,6 +32,12 @@ def ascii_folder(preferred: Path) -> Path | None:
         if os.access(folder, os.W_OK):
             return folder
     return None
+
+
+def cache_folders_of_this_person() -> list[Path]:
+    """Where such a folder may be, outside the person's own folders; they need not exist."""
+    user = hashlib.sha256(str(Path.home()).encode()).hexdigest()[:12]
+    return [folder / "Stratum" / user for folder in _common_folders()]
 
 
 def use_ascii_folders(

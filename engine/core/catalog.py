@@ -151,6 +151,7 @@ class ModelShape(_Strict):
 
     Attributes:
         kv_layers: attention layers whose keys and values are kept, the draft layer included.
+        vocab_size: tokens that it knows.
     """
 
     layers: Count
@@ -164,6 +165,7 @@ class ModelShape(_Strict):
     index_key_size: Count
     block_ratio: Count
     trained_context: Count
+    vocab_size: Count
 
 
 class ModelNeeds(_Strict):

@@ -11,6 +11,7 @@ from engine.core.catalog import Catalog, CatalogModel
 from engine.core.config import KvType, RunConfig
 from engine.core.gguf_header import ModelHeader
 from engine.core.placement import (
+    MAX_WINDOW,
     Tier,
     kv_page_bytes,
     model_config_of,
@@ -21,8 +22,12 @@ from engine.core.placement import (
     workspace_bytes,
 )
 
-# What a catalogue does not say, for the published shapes; both only matter by a few hundred MB.
+# What a catalogue does not say, for the published shapes; each only matters by a few hundred MB.
 _STATE_BYTES_PER_WEIGHT = 1  # of layers x hidden x hidden: two float32 halves of the delta states
+_EMBEDDING_BYTES = (
+    34 / 32
+)  # of a value of the token embedding, of which a token reads one row: Q8_0
+_MOST_EMBEDDING = 0.25  # of the dense weights, for models that are small themselves
 _WORKSPACE_VALUES = 64  # float32 values for each row of a prompt chunk and each hidden value
 
 
@@ -40,7 +45,8 @@ class ModelNumbers:
         kv_token_bytes: keys, values and index keys of one token.
         state_bytes: recurrent states of one sequence.
         parallel: sequences that run together.
-        workspace_bytes: activations, logits and vocabulary.
+        workspace_bytes: activations and logits.
+        vocabulary_bytes: tokens as texts, for the server and for grammars; in RAM always.
         trained_context: tokens that the model was trained for.
     """
 
@@ -54,6 +60,7 @@ class ModelNumbers:
     state_bytes: int
     parallel: int
     workspace_bytes: int
+    vocabulary_bytes: int
     trained_context: int
 
     @property
@@ -84,17 +91,22 @@ def numbers_of_catalog(
     per_token = 2 * shape.kv_heads * shape.head_size + shape.index_key_size
     per_token += shape.index_key_size // max(shape.block_ratio, 1)
     rows = config.prompt_chunk * shape.hidden_size
+    dense = model.needs.dense_bytes
+    embedding = int(shape.vocab_size * shape.hidden_size * _EMBEDDING_BYTES)
+    embedding = min(embedding, int(dense * _MOST_EMBEDDING))
+    logits = (config.parallel + MAX_WINDOW) * shape.vocab_size
     return ModelNumbers(
         expert_bytes=model.needs.expert_bytes,
         num_experts=shape.layers * shape.experts_per_layer,
         experts_used=shape.layers * shape.experts_used,
-        dense_bytes=model.needs.dense_bytes,
-        row_bytes=model.needs.ngram_bytes,
+        dense_bytes=dense - embedding,
+        row_bytes=model.needs.ngram_bytes + embedding,
         mtp_bytes=checkpoint.file_bytes if checkpoint is not None else 0,
         kv_token_bytes=_item_bytes(config.kv_type) * per_token * shape.kv_layers,
         state_bytes=_STATE_BYTES_PER_WEIGHT * shape.layers * shape.hidden_size**2,
         parallel=config.parallel,
-        workspace_bytes=4 * _WORKSPACE_VALUES * rows,
+        workspace_bytes=4 * (_WORKSPACE_VALUES * rows + logits),
+        vocabulary_bytes=vocabulary_bytes(shape.vocab_size),
         trained_context=shape.trained_context,
     )
 
@@ -127,7 +139,8 @@ def numbers_of_header(header: ModelHeader, config: RunConfig | None = None) -> M
         kv_token_bytes=-(-kv_page_bytes(model, config.kv_type, page_tokens) // page_tokens),
         state_bytes=state_bytes(model),
         parallel=config.parallel,
-        workspace_bytes=workspace_bytes(model, config) + vocabulary_bytes(model),
+        workspace_bytes=workspace_bytes(model, config),
+        vocabulary_bytes=vocabulary_bytes(model.vocab_size),
         trained_context=model.context_length,
     )
 

@@ -8,12 +8,12 @@ working driver.
 from __future__ import annotations
 
 import enum
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from engine.core.programs import output_of
 
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 _DISPLAY_CLASSES = ("0x0300", "0x0302", "0x0380")  # VGA, 3D, other display controllers
@@ -129,21 +129,7 @@ def _windows_cards() -> tuple[ListedCard, ...]:
 
 
 def _lspci_names(timeout_s: float) -> dict[str, str]:
-    program = shutil.which("lspci")
-    if program is None:
-        return {}
-    try:
-        done = subprocess.run(
-            [program, "-D", "-mm"],
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-            encoding="utf-8",
-            errors="replace",
-        )
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return parse_lspci(done.stdout)
+    return parse_lspci(output_of(["lspci", "-D", "-mm"], timeout_s))
 
 
 def _maker(vendor: str) -> Maker:

@@ -140,7 +140,7 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
         PlacedPart(
             "Vocabulary",
             Tier.RAM,
-            vocabulary_bytes(model),
+            vocabulary_bytes(model.vocab_size),
             f"{model.vocab_size} tokens, for texts and for grammars",
         ),
         PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server"),
@@ -272,9 +272,9 @@ def checkpoint_bytes(model: ModelConfig) -> int:
     return 4 * (total + width)
 
 
-def vocabulary_bytes(model: ModelConfig) -> int:
+def vocabulary_bytes(vocab_size: int) -> int:
     """Bytes of the vocabulary in front and worker together."""
-    return model.vocab_size * _TOKEN_BYTES
+    return vocab_size * _TOKEN_BYTES
 
 
 def workspace_bytes(model: ModelConfig, config: RunConfig) -> int:

@@ -141,7 +141,10 @@ def _place(
     """Fill RAM and disk with what the card does not hold."""
     notes = list(plan.notes) if plan is not None else []
     held = plan.slots * model.expert_slot_bytes if plan is not None else 0
-    parts = [PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server")]
+    parts = [
+        PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server"),
+        PlacedPart("Vocabulary", Tier.RAM, model.vocabulary_bytes, "for texts and for grammars"),
+    ]
     if plan is None:
         parts += _parts_in_ram(model, context, parallel)
     fixed = sum(part.num_bytes for part in parts)

@@ -29,7 +29,13 @@ _FIRST_IDS = 128
 
 
 class Penalties:
-    """Counts of one answer's tokens, kept up to date token by token, in arrays ready for use."""
+    """Counts of one answer's tokens, kept up to date token by token, in arrays ready for use.
+
+    Attributes:
+        is_active: whether any penalty is set.
+        ids: tokens that count, the first `num_seen` of the array; other arrays when it grows.
+        counts: how often each of them came.
+    """
 
     def __init__(self, params: SamplingParams) -> None:
         self._repetition = params.repetition_penalty
@@ -40,8 +46,13 @@ class Penalties:
         self.is_active = not is_neutral and self._window != 0
         self._recent: deque[int] = deque()
         self._places: dict[int, int] = {}  # of each id in the arrays
-        self._ids = np.zeros(_FIRST_IDS, np.int64)
-        self._counts = np.zeros(_FIRST_IDS, np.float32)
+        self.ids = np.zeros(_FIRST_IDS, np.int64)
+        self.counts = np.zeros(_FIRST_IDS, np.float32)
+
+    @property
+    def num_seen(self) -> int:
+        """How many entries of the arrays are in use."""
+        return len(self._places)
 
     def note(self, token_id: int) -> None:
         """A token was generated."""
@@ -50,12 +61,12 @@ class Penalties:
         place = self._places.get(token_id)
         if place is None:
             place = self._places[token_id] = len(self._places)
-            if place == len(self._ids):
-                self._ids = np.concatenate((self._ids, np.zeros_like(self._ids)))
-                self._counts = np.concatenate((self._counts, np.zeros_like(self._counts)))
-            self._ids[place] = token_id
-            self._counts[place] = 0
-        self._counts[place] += 1
+            if place == len(self.ids):
+                self.ids = np.concatenate((self.ids, np.zeros_like(self.ids)))
+                self.counts = np.concatenate((self.counts, np.zeros_like(self.counts)))
+            self.ids[place] = token_id
+            self.counts[place] = 0
+        self.counts[place] += 1
         if self._window < 0:
             return
         self._recent.append(token_id)
@@ -64,14 +75,14 @@ class Penalties:
 
     def _forget(self, token_id: int) -> None:
         place = self._places[token_id]
-        self._counts[place] -= 1
-        if self._counts[place] > 0:
+        self.counts[place] -= 1
+        if self.counts[place] > 0:
             return
         del self._places[token_id]
         last = len(self._places)
         if place < last:  # the last entry takes the free place
-            moved = int(self._ids[last])
-            self._ids[place], self._counts[place] = moved, self._counts[last]
+            moved = int(self.ids[last])
+            self.ids[place], self.counts[place] = moved, self.counts[last]
             self._places[moved] = place
 
     def apply(self, logits: FloatArray) -> None:
@@ -79,20 +90,26 @@ class Penalties:
         size = len(self._places)
         if not size:
             return
-        ids = self._ids[:size]  # (n,)
+        ids = self.ids[:size]  # (n,)
         seen = logits[ids]  # (n,)
         with np.errstate(over="ignore", divide="ignore"):  # extreme settings
             if self._repetition != 1:
                 seen = np.where(seen > 0, seen / self._repetition, seen * self._repetition)
             if self._frequency:
-                seen -= self._frequency * self._counts[:size]
+                seen -= self._frequency * self.counts[:size]
             seen -= self._presence
         np.maximum(seen, -LARGEST, out=seen)
         logits[ids] = np.minimum(seen, LARGEST, out=seen)
 
 
 class Biases:
-    """Fixed additions to some logits."""
+    """Fixed additions to some logits.
+
+    Attributes:
+        is_active: whether there are any.
+        ids: of these logits, each once.
+        values: what is added.
+    """
 
     def __init__(self, pairs: tuple[tuple[int, float], ...]) -> None:
         self.is_active = bool(pairs)
@@ -100,9 +117,9 @@ class Biases:
         for token_id, value in pairs:
             bias = BANNED if value <= BAN_BIAS else min(value, LARGEST)
             sums[token_id] = sums.get(token_id, 0.0) + bias
-        self._ids = np.array(list(sums), np.int64)  # (n,)
-        self._values = np.array(list(sums.values()), np.float64)  # (n,)
+        self.ids = np.array(list(sums), np.int64)  # (n,)
+        self.values = np.array(list(sums.values()), np.float64)  # (n,)
 
     def apply(self, logits: FloatArray) -> None:
         """Change `logits` `[V]` in place."""
-        logits[self._ids] = np.clip(logits[self._ids] + self._values, -LARGEST, LARGEST)
+        logits[self.ids] = np.clip(logits[self.ids] + self.values, -LARGEST, LARGEST)

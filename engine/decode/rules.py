@@ -37,6 +37,9 @@ class Outcome:
     reason: str | None = None
 
 
+_GOES_ON = Outcome()
+
+
 def ends_inside_character(data: bytes) -> bool:
     """Whether the last character of a UTF-8 text lacks bytes; what is no UTF-8 lacks none.
 
@@ -76,6 +79,8 @@ class Repeats:
         num_same = self._runs[1] + 1 if self._recent else 0
         if num_same >= self._stop_tokens:
             return True
+        if max(self._runs) < (phrase_repeats - 1) * 2:
+            return False
         return any(
             self._runs[length] >= (phrase_repeats - 1) * length
             for length in range(2, MAX_PHRASE_TOKENS + 1)
@@ -84,9 +89,12 @@ class Repeats:
 
     def note(self, token_id: int) -> None:
         """Take the next token."""
-        for length in range(1, len(self._recent) + 1):
-            is_same = self._recent[-length] == token_id
-            self._runs[length] = self._runs[length] + 1 if is_same else 0
+        if token_id in self._recent:
+            for length in range(1, len(self._recent) + 1):
+                is_same = self._recent[-length] == token_id
+                self._runs[length] = self._runs[length] + 1 if is_same else 0
+        elif any(self._runs):
+            self._runs = [0] * len(self._runs)
         self._recent.append(token_id)
 
 
@@ -142,7 +150,7 @@ class AnswerRules:
         if self._is_thinking and self._is_budget_used():
             self._has_budget = False
             return Outcome(append=start.budget_ids)
-        return Outcome()
+        return _GOES_ON
 
     def _is_budget_used(self) -> bool:
         """Whether thinking ends here: not inside a character, while there is room to wait."""

@@ -58,6 +58,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
         *("avx512vl", "avx512vbmi", "avx512vnni"),
     ),
     "library.cpp": (),
+    "draw.cpp": (),
     "lookup.cpp": (),
     "ngram.cpp": (),
     "replay.cpp": (),

@@ -10,13 +10,13 @@ import ctypes
 import functools
 import logging
 import os
-import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import platformdirs
 
 from engine.core.errors import ConfigError, ResourceError
+from engine.core.operating_system import architecture, is_x86_64
 from engine.kernels import build
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class HostLibrary:
     Attributes:
         path: its file.
         variants: what this processor can run, the best one first; empty without AVX2.
+        draw: `stratum_draw`: rules, logits, position, number of seen tokens -> token.
     """
 
     def __init__(self, path: Path) -> None:
@@ -96,6 +97,9 @@ class HostLibrary:
         self._dll.stratum_set_codebooks.argtypes = [_POINTER]
         self._dll.stratum_replay.restype = ctypes.c_int32
         self._dll.stratum_replay.argtypes = [_POINTER, _POINTER, _INTEGER, _POINTER]
+        self._dll.stratum_draw.restype = _INTEGER
+        self._dll.stratum_draw.argtypes = [_POINTER, _POINTER, _INTEGER, _INTEGER]
+        self.draw: Callable[[int, int, int, int], int] = self._dll.stratum_draw
         self._dll.stratum_check_array.argtypes = [*[_POINTER] * 3, _INTEGER, _POINTER, _POINTER]
         self.lookup_append = self._function("stratum_lookup_append", ctypes.c_int32, "ppi")
         self.lookup_draft = self._function("stratum_lookup_draft", _INTEGER, "piip")
@@ -208,9 +212,9 @@ def load_library() -> HostLibrary:
     Raises:
         ResourceError: there is no library and no compiler, or this machine cannot use it.
     """
-    if platform.machine().lower() not in {"x86_64", "amd64"}:
+    if not is_x86_64():
         raise ResourceError(
-            f"The host kernels are written for x86-64 processors, not for {platform.machine()}; "
+            f"The host kernels are written for x86-64 processors, not for {architecture()}; "
             "the slow reference operations work on it."
         )
     system = build.this_system()

@@ -103,6 +103,11 @@ class PageTable:
         num_needed = -(-stop // size)
         if first >= stop:
             return []
+        place = first // size
+        if place + 1 == num_needed <= len(self.pages) and not self._pool.is_shared(
+            self.pages[place]
+        ):
+            return []  # a decode step nearly always
         start = min(first // size, len(self.pages))
         shared = [
             i

@@ -7,6 +7,7 @@ arrays hold differs. So it is recorded once per shape and run as one list from t
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ STEP_S = 0.02  # layers of a recorded pass that are computed between two looks a
 _MOST_RECORDINGS = 64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class PassParts:
     """A pass that can be run.
 
@@ -40,12 +41,14 @@ class PassParts:
         num_layers: how many of them are layers.
         logits: what the head writes, `[n, V]`.
         is_recorded: it is a small pass, whose calls are run as a list.
+        layer_s: what a layer took the last time; infinite before.
     """
 
     recording: Recording
     num_layers: int
     logits: FloatArray
     is_recorded: bool
+    layer_s: float = math.inf
 
     def embed(self) -> None:
         """Tokens to streams."""
@@ -66,8 +69,14 @@ class PassParts:
     def steps(self) -> Iterator[int]:
         """Compute everything, with a stop after each layer; yields the layer's index.
 
-        A recorded pass stops after the first layer, then after as many as take about `STEP_S`.
+        A recorded pass stops after as many layers as take about `STEP_S` by what they took the last
+        time, and not at all when that is the whole pass.
         """
+        began_at = time.perf_counter()
+        if self.is_recorded and self.layer_s * self.num_layers < STEP_S:
+            self.all()
+            self.layer_s = (time.perf_counter() - began_at) / self.num_layers
+            return
         self.embed()
         done, count = 0, 1
         while done < self.num_layers:
@@ -75,8 +84,8 @@ class PassParts:
             began_at = time.perf_counter()
             self.layers(done, stop)
             if self.is_recorded:
-                per_layer_s = (time.perf_counter() - began_at) / (stop - done)
-                count = max(1, int(STEP_S / max(per_layer_s, 1e-6)))
+                self.layer_s = (time.perf_counter() - began_at) / (stop - done)
+                count = max(1, int(STEP_S / max(self.layer_s, 1e-6)))
             done = stop
             yield done - 1
         self.head()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from engine.core.model_config import PleConfig
 
-_FEW_ROWS = 4  # up to here plain integers are quicker than arrays
+_FEW_ROWS = 4  # of a sequence, up to here plain integers are quicker than arrays
 
 
 class PleHash:
@@ -43,12 +43,13 @@ class PleHash:
             previous: the sequence's ids before them, oldest first; only the last ngram_size - 1
                 count, and fewer mean that the sequence begins there.
         """
-        num_context = self._ngram_size - 1
-        tail = list(previous)[-num_context:]
-        padded = [self._eos] * (num_context - len(tail)) + tail
         if len(token_ids) <= _FEW_ROWS:
-            return self._few_rows([*padded, *map(int, token_ids)])
-        ids = np.concatenate([np.array(padded, np.int64), np.asarray(token_ids, np.int64)])
+            table = self._few_rows([*self._context(previous), *map(int, token_ids)])
+            return np.array(table, np.int64).reshape(len(table), -1)
+        num_context = self._ngram_size - 1
+        ids = np.concatenate(
+            [np.array(self._context(previous), np.int64), np.asarray(token_ids, np.int64)]
+        )
         num_rows = len(ids) - num_context
 
         current = ids[num_context:].astype(np.uint64)
@@ -63,7 +64,35 @@ class PleHash:
             rows[:, s - 1] = mix[:, None] % self._sizes[s - 1] + self._offsets[s - 1]
         return rows.reshape(num_rows, -1)
 
-    def _few_rows(self, ids: list[int]) -> npt.NDArray[np.int64]:
+    def write(
+        self,
+        sequences: Sequence[tuple[Sequence[int], Sequence[int]]],
+        out: npt.NDArray[np.int64],
+    ) -> None:
+        """`rows` of several sequences, one behind the other, into `out` `[R, heads]`.
+
+        Args:
+            sequences: token ids and the ids before them, of each.
+            out: where the rows go.
+        """
+        if all(len(token_ids) <= _FEW_ROWS for token_ids, _ in sequences):
+            table: list[list[int]] = []
+            for token_ids, previous in sequences:
+                table += self._few_rows([*self._context(previous), *token_ids])
+            out[...] = table
+            return
+        first = 0
+        for token_ids, previous in sequences:
+            out[first : first + len(token_ids)] = self.rows(token_ids, previous)
+            first += len(token_ids)
+
+    def _context(self, previous: Sequence[int]) -> list[int]:
+        """The ids that count before a sequence's next token; behind its beginning there are none."""
+        num_context = self._ngram_size - 1
+        tail = list(previous)[-num_context:]
+        return [self._eos] * (num_context - len(tail)) + tail
+
+    def _few_rows(self, ids: list[int]) -> list[list[int]]:
         """The same without arrays, which for a decode step cost several times the work."""
         num_context = self._ngram_size - 1
         table: list[list[int]] = []
@@ -75,4 +104,4 @@ class PleHash:
                 mix ^= (self._eos if is_cut else ids[i - s]) * self._plain_multipliers[s]
                 row += [mix % size + offset for size, offset in heads]
             table.append(row)
-        return np.array(table, np.int64).reshape(len(table), -1)
+        return table

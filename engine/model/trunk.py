@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from engine.core.errors import InputError, ResourceError
 from engine.core.model_config import ModelConfig
 from engine.memory.kv_pages import PagePool
@@ -37,6 +40,8 @@ from engine.sequence.state import OpenPass, SequenceState, StateStore
 
 if TYPE_CHECKING:
     from engine.gguf.reader import GgufFile
+
+FloatArray = npt.NDArray[np.float32]
 
 
 class PassBuffers:
@@ -265,8 +270,9 @@ class Model:
                 [PlannedRows(e.state, e.state.length, e.token_ids) for e in batch.entries]
             )
             rows = buffers.workspace.rows(batch.num_rows)
+            starts = plan.seq_start.tolist()
             self._write_rows(batch, plan, rows)
-            wanted = logit_rows([e.logits for e in batch.entries], plan.seq_start)
+            wanted = logit_rows([e.logits for e in batch.entries], starts)
             parts = buffers.passes.parts(plan, rows, wanted)
             if at_once:
                 parts.all()
@@ -275,8 +281,7 @@ class Model:
                     yield layer_idx
                     _check_undisturbed(opened, buffers)
             result = PassResult(parts.logits, wanted, rows.streams, plan.seq_start.copy())
-            for index, entry in enumerate(batch.entries):
-                entry.state.finish_pass(result.streams_of(index))
+            self._finish(batch, rows.streams, starts)
             finished = True
             return result
         finally:
@@ -284,6 +289,22 @@ class Model:
                 for state, open_pass in opened:
                     if state.is_open(open_pass):
                         state.abandon_pass()
+
+    def _finish(self, batch: Batch, streams: FloatArray, starts: list[int]) -> None:
+        """Give every sequence the streams of its rows, or of the last one of many.
+
+        Copies: the next pass, of any sequence, reuses the buffer.
+        """
+        most = self.limits.max_window
+        is_small = batch.num_rows <= most
+        if is_small:
+            streams = streams.copy()  # one for all of them
+        for index, entry in enumerate(batch.entries):
+            first, stop = starts[index], starts[index + 1]
+            if stop - first > most:
+                first = stop - 1
+            part = streams[first:stop]
+            entry.state.finish_pass(part if is_small else part.copy())
 
     def workspace_rows(self, num_rows: int) -> RowBuffers:
         """Activations of the pass under way, for looking at it between layers."""
@@ -301,9 +322,9 @@ class Model:
         """Which rows of the embedding and of the n-gram table the tokens read."""
         rows.ids[...] = plan.token_ids
         if self._hash is not None:
-            for index, entry in enumerate(batch.entries):
-                part = slice(int(plan.seq_start[index]), int(plan.seq_start[index + 1]))
-                rows.ple_rows[part] = self._hash.rows(rows.ids[part], entry.state.token_tail)
+            self._hash.write(
+                [(e.token_ids, e.state.token_tail) for e in batch.entries], rows.ple_rows
+            )
 
 
 def _result_of(steps: Generator[int, None, PassResult]) -> PassResult:

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.gguf.reader import Tensor
+from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.plan import PassPlan
 from engine.ops.pools import DeltaPool, KvPool, PlePool
 from engine.ops.recording import CalledParts, Part, Recording
@@ -298,6 +299,13 @@ class Ops(ABC):
         self, weights: PleWeights, pool: PlePool, slot: int, half: int, num_tokens: int
     ) -> None:
         """As `delta_commit`, for the convolution history."""
+
+    # -- drawing tokens --------------------------------------------------------------------------
+
+    def new_draw(self, settings: DrawSettings) -> HostDraw | None:
+        """What draws an answer's tokens from logits of these operations; None = numpy does."""
+        del settings
+        return None
 
     # -- recorded passes -------------------------------------------------------------------------
 

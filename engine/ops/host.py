@@ -22,6 +22,7 @@ from engine.gguf.reader import Tensor
 from engine.kernels.library import MOST_MATRICES, HostFunction, choose_variant, load_library
 from engine.ops.base import FloatArray, IntArray, Limits, Ops, no_kernel_message
 from engine.ops.host_codebooks import set_codebooks
+from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.host_recording import RecordedCalls, Recorder
 from engine.ops.host_structs import (
     HostMatrix,
@@ -58,7 +59,6 @@ _log = logging.getLogger(__name__)
 
 _WRONG_SHAPE = 1
 _NO_PAIRS = tuple((None,) * (2 * (MOST_MATRICES - n)) for n in range(MOST_MATRICES + 1))
-
 
 _Group = TypeVar(
     "_Group", HyperConnectionWeights, DeltaWeights, AttentionWeights, MoeWeights, PleWeights
@@ -192,6 +192,10 @@ class HostOps(Ops):
         status, operation = calls.run(first, stop, self._run_calls)
         if status:
             self._fail(status, operation)
+
+    def new_draw(self, settings: DrawSettings) -> HostDraw | None:
+        """The library draws where few candidates are enough."""
+        return HostDraw(self._library.draw, settings) if settings.is_drawable else None
 
     def _run_calls(self, address: int, count: int) -> tuple[int, int]:
         failed = self._failed

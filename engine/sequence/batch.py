@@ -50,19 +50,19 @@ class BatchEntry:
 
 
 class Batch:
-    """The entries of one pass; their rows follow each other in this order."""
+    """The entries of one pass; their rows follow each other in this order.
+
+    Attributes:
+        num_rows: tokens of all entries.
+    """
 
     def __init__(self, entries: Iterable[BatchEntry]) -> None:
         self.entries = tuple(entries)
+        self.num_rows = sum([len(e.token_ids) for e in self.entries])
         if not self.entries:
             raise ValueError("a batch needs entries")
         if len({id(e.state) for e in self.entries}) != len(self.entries):
             raise ValueError("a sequence appears twice in one batch")
-
-    @property
-    def num_rows(self) -> int:
-        """Tokens of all entries."""
-        return sum(len(e.token_ids) for e in self.entries)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,11 +91,11 @@ class PassResult:
         return self.streams[self.seq_start[entry] : self.seq_start[entry + 1]]
 
 
-def logit_rows(wanted: Sequence[LogitsWanted], seq_start: IntArray) -> IntArray:
+def logit_rows(wanted: Sequence[LogitsWanted], seq_start: Sequence[int] | IntArray) -> IntArray:
     """Rows that get logits, ascending."""
     rows: list[int] = []
     for i, want in enumerate(wanted):
-        first, stop = int(seq_start[i]), int(seq_start[i + 1])
+        first, stop = seq_start[i], seq_start[i + 1]
         if want is LogitsWanted.ALL:
             rows.extend(range(first, stop))
         elif want is LogitsWanted.LAST:

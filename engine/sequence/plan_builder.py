@@ -44,6 +44,8 @@ class PlanBuilder:
     ) -> None:
         self._ratio = block_ratio
         self._kept: dict[tuple[int, int], PassPlan] = {}  # by rows and sequences
+        self._counting = np.arange(max_sequences + 1, dtype=np.int32)
+        self._pages: list[list[int]] = [[] for _ in range(max_sequences)]  # as in the page table
         self._angles = angles
         shape = (max_rows, angles.num_angles)
         self._arrays = PassPlan(
@@ -64,6 +66,8 @@ class PlanBuilder:
     def build(self, entries: Sequence[PlannedRows]) -> PassPlan:
         """The plan, as views that the next call overwrites."""
         a = self._arrays
+        if all(len(e.token_ids) == 1 and e.state.rope.is_text and not e.base for e in entries):
+            return self._build_steps(entries)
         row = 0
         for s, entry in enumerate(entries):
             state, count = entry.state, len(entry.token_ids)
@@ -79,13 +83,36 @@ class PlanBuilder:
             pages = state.pages.pages
             if entry.base:
                 pages = pages[entry.base // state.pages.page_tokens :]
-            a.page_table[s, : len(pages)] = pages
-            a.page_table[s, len(pages) :] = -1
+            self._write_pages(s, pages)
             self._write_angles(state.rope, entry.first, part)
             row += count
         num_sequences = len(entries)
         a.seq_start[num_sequences] = row
         return self._views(row, num_sequences)
+
+    def _build_steps(self, entries: Sequence[PlannedRows]) -> PassPlan:
+        """One row of text for each sequence: all of them written at once."""
+        a, angles, num = self._arrays, self._angles, len(entries)
+        positions = a.positions[:num]
+        positions[...] = a.seq_length[:num] = [entry.first for entry in entries]
+        a.token_ids[:num] = [entry.token_ids[0] for entry in entries]
+        a.row_seq[:num] = self._counting[:num]
+        a.seq_start[: num + 1] = self._counting[: num + 1]
+        a.seq_slot[:num] = [entry.state.slot for entry in entries]
+        a.seq_half[:num] = [entry.state.half for entry in entries]
+        for s, entry in enumerate(entries):
+            self._write_pages(s, entry.state.pages.pages)
+        angles.write_texts(positions, a.rope_cos[:num], a.rope_sin[:num])
+        block_starts = np.maximum(positions - (self._ratio - 1), 0)
+        angles.write_texts(block_starts, a.block_rope_cos[:num], a.block_rope_sin[:num])
+        return self._views(num, num)
+
+    def _write_pages(self, s: int, pages: list[int]) -> None:
+        if self._pages[s] != pages:
+            table = self._arrays.page_table
+            table[s, : len(pages)] = pages
+            table[s, len(pages) :] = -1
+            self._pages[s] = pages.copy()
 
     def _views(self, row: int, num_sequences: int) -> PassPlan:
         """The used part of the arrays; the same object for each small shape."""

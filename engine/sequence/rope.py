@@ -114,11 +114,21 @@ class RopeAngles:
     def write_text(self, first: int, cos_out: FloatArray, sin_out: FloatArray) -> None:
         """The same for as many text positions as the outputs have rows, from `first` on."""
         stop = first + len(cos_out)
+        self._know(stop)
+        cos_out[...] = self._cos[first:stop]
+        sin_out[...] = self._sin[first:stop]
+
+    def write_texts(self, positions: IntArray, cos_out: FloatArray, sin_out: FloatArray) -> None:
+        """The same for text positions `[n]` that need not follow each other."""
+        self._know(int(positions.max()) + 1)
+        self._cos.take(positions, axis=0, out=cos_out, mode="clip")  # "raise" would copy once more
+        self._sin.take(positions, axis=0, out=sin_out, mode="clip")
+
+    def _know(self, stop: int) -> None:
+        """Have the angles of text positions below `stop`."""
         if stop > len(self._cos):
             size = -(-max(stop, 2 * len(self._cos)) // _TABLE_STEP) * _TABLE_STEP
             positions = np.repeat(np.arange(size)[:, None], 3, axis=1)
             self._cos = np.zeros((size, self.num_angles), np.float32)
             self._sin = np.zeros((size, self.num_angles), np.float32)
             self.write(positions, self._cos, self._sin)
-        cos_out[...] = self._cos[first:stop]
-        sin_out[...] = self._sin[first:stop]

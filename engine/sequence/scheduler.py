@@ -42,6 +42,7 @@ from engine.sequence.state import SequenceState
 from engine.worker.messages import (
     Done,
     PromptProgress,
+    SamplingParams,
     Start,
     StatusReport,
     Timings,
@@ -128,9 +129,10 @@ class Scheduler:
         is_ready: whether `constrain` can do so at once; others are served before that.
         token_bytes: what a token stands for; None = thinking may be ended inside a character.
         drafting: guesses tokens, to be verified several at a time; None = nothing is guessed.
+        new_sampler: makes what chooses a request's tokens.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # parts that a caller may leave out
         self,
         model: LanguageModel,
         limits: SchedulerLimits,
@@ -142,6 +144,7 @@ class Scheduler:
         is_ready: Callable[[Start], bool] = lambda _: True,
         token_bytes: Callable[[int], bytes] | None = None,
         drafting: Drafting | None = None,
+        new_sampler: Callable[[SamplingParams], Sampler] = Sampler,
     ) -> None:
         self._model = model
         self._limits = limits
@@ -154,6 +157,7 @@ class Scheduler:
         self._token_bytes = token_bytes
         self._drafting = drafting
         self._has_windows_alone = False  # the newest step, so that its time tells what windows cost
+        self._new_sampler = new_sampler
         self._waiting: deque[Start] = deque()
         self._running: list[RunningRequest] = []
         self._open: frozenset[RunningRequest] = frozenset()  # in the pass that is left open
@@ -304,7 +308,7 @@ class Scheduler:
                 start=start,
                 state=state,
                 rules=AnswerRules(start, self._limits.context, self._token_bytes),
-                sampler=Sampler(start.sampling),
+                sampler=self._new_sampler(start.sampling),
                 visit=Visit(self._sessions, start.prompt, start.shared_prefix, start.turn_start),
                 began_at=self._clock(),
                 constraint=constraint,
@@ -337,6 +341,8 @@ class Scheduler:
     def _choose_parts(self) -> list[_Part]:
         """The next pass: all short steps, and prompts; one of the two when these take long."""
         windows = self._windows()
+        if len(windows) == len(self._running):
+            return windows
         room = self._limits.prompt_chunk - sum(part.num_computed - 1 for part in windows)
         if windows:
             room = min(room, self._budget.most_rows(self._limits.prompt_chunk))
@@ -414,7 +420,12 @@ class Scheduler:
         if result is None:
             return
         firsts = [part.request.state.length for part in parts]
-        chosen = [self._choose(part, result.logits_of(i)) for i, part in enumerate(parts)]
+        chosen: list[Verified | EngineError | None] = []
+        row = 0  # of the logits, which those parts have that have all their rows
+        for part in parts:
+            stop = row + (1 + len(part.drafts) if part.is_last else 0)
+            chosen.append(self._choose(part, result.logits[row:stop]))
+            row = stop
         self._tell_drafting(parts, firsts, chosen, result)
         for part, outcome in zip(parts, chosen, strict=True):
             part.request.visit.note(part.request.state)

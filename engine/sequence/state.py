@@ -194,12 +194,14 @@ class SequenceState:
         return self._pass is opened
 
     def finish_pass(self, streams: FloatArray) -> None:
-        """The pass has run through all layers and can be committed; streams `[rows, hc, H]`."""
+        """The pass has run through all layers and can be committed.
+
+        Args:
+            streams: `[n, hc, H]`, see `OpenPass`; they are kept, and must not change afterwards.
+        """
         if self._pass is None:
             raise RuntimeError("no pass was begun")
-        is_window = len(streams) <= self._store.max_window
-        # A copy: the next pass, of any sequence, reuses the buffer.
-        self._pass.streams = (streams if is_window else streams[-1:]).copy()
+        self._pass.streams = streams
 
     def abandon_pass(self) -> None:
         """Forget a pass that was not committed."""
@@ -236,12 +238,13 @@ class SequenceState:
         if num_tokens:
             self.half = 1 - self.half
             self.length += num_tokens
-            self.last_streams = streams[num_tokens - 1 if len(streams) == num_rows else -1].copy()
+            self.last_streams = streams[num_tokens - 1 if len(streams) == num_rows else -1]
             keep = self._store.num_tail_tokens
-            newest = tuple(int(t) for t in token_ids[max(0, num_tokens - keep) : num_tokens])
+            newest = map(int, token_ids[max(0, num_tokens - keep) : num_tokens])
             self.token_tail = (*self.token_tail, *newest)[-keep:] if keep else ()
         self._pass = None
-        self._trim()
+        if num_tokens < num_rows:
+            self._trim()
 
     def begin_mtp(self, num_entries: int) -> None:
         """Make room for entries of the MTP head behind `mtp_length`.

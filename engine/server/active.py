@@ -143,6 +143,25 @@ class ActiveRequest:
             "tokens_per_s": round(self.tokens_per_s, 2),
         }
 
+    def ended_summary(self) -> dict[str, object]:
+        """What `/status` says about it once it has ended; counts and times, never text."""
+        first, timings = self.first_token_after_s, self.timings
+        return {
+            "request_id": self.request_id,
+            "protocol": self.protocol,
+            "finish": self.finish,
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "generated": self.generated,
+            "waited_s": round(self.waited_s, 3),
+            "first_token_s": round(first, 3) if first is not None else None,
+            "elapsed_s": round(self.elapsed_s, 3),
+            "generated_s": round(timings.generated_ms / 1000, 3),
+            "draft_tokens": timings.draft_tokens,
+            "draft_accepted": timings.draft_accepted,
+            "ended_at": round(time.time(), 3),
+        }
+
 
 class ActiveRequests:
     """All requests that have not ended, oldest first."""

@@ -21,9 +21,13 @@ JSON_TYPE = "application/json; charset=utf-8"
 T = TypeVar("T")
 
 
+# Made once: `json.dumps` makes one for every call that asks for anything special.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def to_json(value: object) -> str:
     """Compact JSON with non-ASCII letters as they are; never NaN."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def json_response(

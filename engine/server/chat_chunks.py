@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from engine.server.answers import to_json
+from engine.server.sse import data_event
 from engine.server.steps import ChoiceEnd, Delta, PromptRead, Step
 from engine.text.events import (
     CallDelta,
@@ -16,6 +18,8 @@ from engine.text.events import (
 from engine.worker.messages import Timings
 
 JsonObject = dict[str, object]
+
+_PLACE = "the content"  # where it goes in an event that is written once
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,24 @@ def chunk_choice(
         "finish_reason": finish,
         "logprobs": {"content": entries, "refusal": None} if entries else None,
     }
+
+
+class ContentEvents:
+    """Events of plain content, which come by the thousand: all but the text is written once.
+
+    Attributes:
+        index: the choice that the content belongs to.
+    """
+
+    def __init__(self, head: ChatHead, fingerprint: str, index: int) -> None:
+        self.index = index
+        chunk = head.chunk(fingerprint, [chunk_choice(index, {"content": _PLACE})])
+        # The last one: a model may be called anything, but its name stands before the choices.
+        self._before, self._after = data_event(chunk).rsplit(to_json(_PLACE).encode(), 1)
+
+    def event(self, text: str) -> bytes:
+        """What `data_event` makes of a chunk with this content."""
+        return self._before + to_json(text).encode("utf-8", "replace") + self._after
 
 
 def delta_of(step: Delta) -> JsonObject | None:

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from engine.server.bodies import parse_object, read_body
 from engine.server.chat_chunks import (
     ChatHead,
+    ContentEvents,
     JsonObject,
     UsageCount,
     WholeChoice,
@@ -32,6 +33,7 @@ from engine.server.mcp.opt_in import admit_with_tools
 from engine.server.prepared import admit, prepare
 from engine.server.sse import DONE, data_event
 from engine.server.steps import Began, ChoiceEnd, Delta, PromptRead, ToolEvent
+from engine.text.events import ContentDelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,42 +117,50 @@ async def _whole(job: _Job) -> JsonObject:
 
 async def _events(job: _Job) -> AsyncGenerator[bytes, None]:
     """The events of a streamed answer."""
-    async with aclosing(_chunks(job)) as chunks:
-        async for chunk in chunks:
-            yield data_event(chunk)
-    yield DONE
-
-
-async def _chunks(job: _Job) -> AsyncGenerator[JsonObject, None]:
     chat, head, plan = job.request, job.head, job.generation.plan
     count = UsageCount(len(plan.prompt))
     fingerprint = ""
+    content = ContentEvents(head, fingerprint, 0)
     async with aclosing(job.generation.steps()) as steps:
         async for step in steps:
             match step:
                 case Began():
                     fingerprint = step.fingerprint or fingerprint
                     delta: JsonObject = {"role": "assistant", "content": ""}
-                    yield head.chunk(fingerprint, [chunk_choice(step.choice, delta)])
+                    yield data_event(head.chunk(fingerprint, [chunk_choice(step.choice, delta)]))
+                    content = ContentEvents(head, fingerprint, step.choice)
                 case PromptRead():
                     if chat.return_progress:
                         chunk = head.chunk(fingerprint, [chunk_choice(step.choice, {})])
-                        yield {**chunk, **progress_chunk_part(step)}
+                        yield data_event({**chunk, **progress_chunk_part(step)})
+                case Delta(event=ContentDelta(text), logprobs=()) if not chat.timings_per_token:
+                    if content.index != step.choice:
+                        content = ContentEvents(head, fingerprint, step.choice)
+                    yield content.event(text)
                 case Delta():
-                    shown = delta_of(step)
-                    if shown is not None:
-                        choice = chunk_choice(step.choice, shown, None, step.logprobs)
-                        chunk = head.chunk(fingerprint, [choice])
-                        if chat.timings_per_token:
-                            so_far = job.generation.active.timings_so_far()
-                            chunk["timings"] = timings_object(so_far)
-                        yield chunk
+                    event = _delta_event(job, step, fingerprint)
+                    if event is not None:
+                        yield event
                 case ToolEvent():
                     chunk = head.chunk(fingerprint, [chunk_choice(step.choice, {})])
-                    yield {**chunk, "mcp_event": step.data}
+                    yield data_event({**chunk, "mcp_event": step.data})
                 case ChoiceEnd():
                     count.add(step)
-                    yield head.chunk(fingerprint, [chunk_choice(step.choice, {}, step.finish)])
+                    end = chunk_choice(step.choice, {}, step.finish)
+                    yield data_event(head.chunk(fingerprint, [end]))
     if chat.include_usage:
         usage = {"usage": count.usage(), "timings": count.timings_object()}
-        yield {**head.chunk(fingerprint, []), **usage}
+        yield data_event({**head.chunk(fingerprint, []), **usage})
+    yield DONE
+
+
+def _delta_event(job: _Job, step: Delta, fingerprint: str) -> bytes | None:
+    """The event of any new part of the answer; None where chat chunks show nothing."""
+    shown = delta_of(step)
+    if shown is None:
+        return None
+    choice = chunk_choice(step.choice, shown, None, step.logprobs)
+    chunk = job.head.chunk(fingerprint, [choice])
+    if job.request.timings_per_token:
+        chunk["timings"] = timings_object(job.generation.active.timings_so_far())
+    return data_event(chunk)

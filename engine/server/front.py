@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import string
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:  # the `mcp` package takes a second to import; only who has se
 ID_ALPHABET = string.ascii_letters + string.digits
 ID_CHARS = 24
 
+# How many ended requests are remembered, for `/status`.
+RECENT_REQUESTS = 20
+
 # How long requests may go on after the server was asked to stop.
 STOP_GRACE_S = 10.0
 
@@ -48,6 +52,7 @@ class Front:
         warm: how many conversations the worker keeps warm.
         instance: the nonce of `engine.json`, echoed by `/status`.
         last_timings: of the request that ended last.
+        recent: the requests that ended last, newest first: counts and times, never text.
         loaded_s: when the model was loaded the last time.
         is_stopping: no new work is taken.
         stop_is_forced: running requests are not waited for.
@@ -67,6 +72,7 @@ class Front:
     warm: SessionFigures = field(init=False)
     metrics: EngineMetrics = field(default_factory=EngineMetrics)
     last_timings: Timings | None = None
+    recent: deque[dict[str, object]] = field(default_factory=lambda: deque(maxlen=RECENT_REQUESTS))
     started_s: float = field(default_factory=time.monotonic)
     loaded_s: float | None = None
     is_stopping: bool = False

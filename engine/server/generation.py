@@ -93,6 +93,7 @@ class Generation:
         self._front.queue.leave(active.ticket)
         self._front.active.remove(active)
         self._front.last_timings = active.timings
+        self._front.recent.appendleft(active.ended_summary())
         self._count(active)
         request_log.info(
             "%s %s prompt=%d cached=%d generated=%d finish=%s ms=%d",

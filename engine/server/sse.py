@@ -53,10 +53,55 @@ def comment_keep_alive() -> bytes:
     return KEEP_ALIVE
 
 
+class _Alarm:
+    """Calls a function when it has not been set again for a while.
+
+    Setting it costs next to nothing: a timer of the loop is made only when the last one has run out.
+    """
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._loop = asyncio.get_running_loop()
+        self._due_s: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, seconds: float) -> None:
+        """Ring after this time, unless it is set anew or stopped before."""
+        self._due_s = self._loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._due_s:
+            self._start(self._due_s)
+
+    def stop(self) -> None:
+        """Do not ring."""
+        self._due_s = None
+
+    def close(self) -> None:
+        """Do not ring any more."""
+        self.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _start(self, due_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due_s, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._due_s is None:
+            return
+        if self._loop.time() < self._due_s:
+            self._start(self._due_s)
+        else:
+            self._due_s = None
+            self._ring()
+
+
 class _Buffer:
     """Bytes between the generator and the connection."""
 
     def __init__(self) -> None:
+        self._silence = _Alarm(self.wake)
         self._chunks: deque[bytes] = deque()
         self._num_bytes = 0
         self._is_closed = False
@@ -75,6 +120,7 @@ class _Buffer:
     def close(self) -> None:
         """Nothing more comes."""
         self._is_closed = True
+        self._silence.close()
         self._has_news.set()
 
     def wake(self) -> None:
@@ -86,13 +132,10 @@ class _Buffer:
         if self._chunks or self._is_closed:
             return True
         self._has_news.clear()
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._has_news.wait()
-        except TimeoutError:
-            # Bytes may have come in this moment; a numbered keep-alive must not overtake them.
-            return bool(self._chunks) or self._is_closed
-        return True
+        self._silence.set(timeout_s)
+        await self._has_news.wait()
+        self._silence.stop()
+        return bool(self._chunks) or self._is_closed
 
     @property
     def is_finished(self) -> bool:
@@ -163,16 +206,31 @@ class SseResponse(Response):
             buffer.close()
 
     async def _send_all(self, buffer: _Buffer, gone: asyncio.Task[None], send: Send) -> None:
+        task = asyncio.current_task()
+        is_given_up = False
+
+        def give_up() -> None:
+            nonlocal is_given_up
+            is_given_up = True
+            if task is not None:
+                task.cancel()
+
+        reader = _Alarm(give_up)
         is_last = False
-        while not is_last:
-            has_news = await buffer.wait_for_news(self._keepalive_s)
-            if gone.done():
-                raise ClientGone
-            body = buffer.take() if has_news else self._keep_alive()
-            is_last = buffer.is_finished
-            message = {"type": "http.response.body", "body": body, "more_body": not is_last}
-            try:
-                async with asyncio.timeout(READER_SILENCE_S):
-                    await send(message)
-            except TimeoutError as error:
-                raise ClientGone from error
+        try:
+            while not is_last:
+                has_news = await buffer.wait_for_news(self._keepalive_s)
+                if gone.done():
+                    raise ClientGone
+                body = buffer.take() if has_news else self._keep_alive()
+                is_last = buffer.is_finished
+                reader.set(READER_SILENCE_S)
+                await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+                reader.stop()
+        except asyncio.CancelledError as error:
+            if task is None or not is_given_up:
+                raise
+            task.uncancel()
+            raise ClientGone from error
+        finally:
+            reader.close()

@@ -61,6 +61,7 @@ def describe(front: Front) -> JsonObject:
         "running": running[0].summary() if running else None,
         "requests": [request.summary() for request in running],
         "last_timings": dataclasses.asdict(timings) if timings is not None else None,
+        "recent": list(front.recent),
         "warm": front.warm.as_object(),
         "uptime_s": round(time.monotonic() - front.started_s, 3),
         "idle_unload_s": config.idle_unload_s or None,

@@ -108,6 +108,8 @@ class StructureIds:
 
 def merge_events(events: list[Event]) -> list[Event]:
     """The same events with neighbouring text of one kind joined."""
+    if len(events) < 2:
+        return events
     merged: list[Event] = []
     run: list[str] = []
     previous: Event | None = None

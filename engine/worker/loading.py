@@ -26,6 +26,7 @@ from engine.core.placement import (
 )
 from engine.core.settings import load_settings
 from engine.decode.draft.drafting import Drafting
+from engine.decode.sampling import Sampler
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
 from engine.gguf.reader import GgufFile
@@ -37,6 +38,7 @@ from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
 from engine.worker.draft_head import draft_ids, open_draft_head
 from engine.worker.drafters import make_drafting
+from engine.worker.messages import SamplingParams
 from engine.worker.session_files import SessionFile, session_key
 
 logger = logging.getLogger(__name__)
@@ -80,6 +82,10 @@ class LoadedModel:
     def ops(self) -> Ops:
         """The operations that compute."""
         return self.model.ops
+
+    def new_sampler(self, params: SamplingParams) -> Sampler:
+        """What chooses the tokens of one answer, by the operations if they can."""
+        return Sampler(params, self.ops.new_draw)
 
     @property
     def isa(self) -> str:

@@ -11,6 +11,7 @@ Every message is a frozen dataclass; `encode` gives the line, `decode` the messa
 from __future__ import annotations
 
 import json
+import re
 import typing
 from dataclasses import dataclass
 from typing import ClassVar
@@ -337,6 +338,13 @@ def encode(message: Message) -> bytes:
     return line.encode("ascii") + b"\n"
 
 
+# What `_encoded_tokens` writes, for names and numbers that JSON would read as they stand.
+_TOKENS_LINE = re.compile(
+    rb'\{"kind":"tokens","request_id":"([ !#-\[\]-~]*)",'
+    rb'"token_ids":\[((?:0|[1-9]\d{0,11})(?:,(?:0|[1-9]\d{0,11}))*)\],"logprobs":\[\]\}\n?'
+)
+
+
 def _encoded_tokens(message: Tokens) -> bytes:
     """The line of the one message that comes by the thousand; the same as JSON would give."""
     ids = ",".join(map(str, message.token_ids))
@@ -353,6 +361,9 @@ def decode(line: bytes) -> Message:
     """
     if len(line) > MAX_LINE_BYTES:
         raise MessageError(f"a line has {len(line)} bytes, more than any message")
+    tokens = _TOKENS_LINE.fullmatch(line)
+    if tokens is not None:
+        return Tokens(tokens[1].decode("ascii"), tuple(map(int, tokens[2].split(b","))))
     try:
         plain = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -199,6 +199,7 @@ class Worker:
             is_ready=ahead.is_ready,
             token_bytes=vocabulary.token_bytes,
             drafting=self._loaded.drafting,
+            new_sampler=self._loaded.new_sampler,
         )
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from installer.download.keep_awake import KeepAwake, NoKeepAwake
+from engine.core.keep_awake import KeepAwake, NoKeepAwake
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 

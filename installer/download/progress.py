@@ -21,6 +21,7 @@ class Phase(enum.StrEnum):
     WAITING = "waiting"  # for the next try
     PAUSED = "paused"
     PREPARING = "preparing"  # the draft head is quantised
+    MOVING = "moving"  # to another folder
     DONE = "done"
 
 

@@ -52,6 +52,13 @@ class Reporter:
         self._meter.add(num_bytes)
         self._emit()
 
+    def moved(self, num_bytes: int) -> None:
+        """Bytes of a file are in another folder now."""
+        self._file_done += num_bytes
+        self._done += num_bytes
+        self._meter.add(num_bytes)
+        self._emit()
+
     def take_back(self, num_bytes: int) -> None:
         """Bytes that arrived must be fetched again."""
         self._file_done = max(0, self._file_done - num_bytes)

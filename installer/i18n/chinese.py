@@ -141,6 +141,7 @@ TEXTS: Final[dict[str, str]] = {
     "phase.waiting": "{reason}{wait_s:duration}后重试（第 {attempt} 次，共 {max_attempts} 次）。",
     "phase.paused": "已暂停。",
     "phase.preparing": "正在本机准备 {file}……",
+    "phase.moving": "正在移动 {file}",
     "phase.done": "所有文件都已下载并通过校验。",
     "wait.stalled": "已有一段时间没有收到数据。",
     "wait.hub_busy": "服务器要求稍候。",
@@ -221,5 +222,6 @@ TEXTS: Final[dict[str, str]] = {
     "cli.looking": "正在查看这台电脑……",
     "cli.nothing_installed": "还没有安装任何内容。请先运行不带 --calibrate 的安装。",
     "cli.no_tuning": "此版本不能测量。请更新 Stratum。",
+    "cli.no_care": "这里无法打开窗口。请在终端使用 setup --repair、--move-data 文件夹、--roll-back 或 --uninstall。",
     "cli.stopped": "已停止。已下载的内容会保留；再次启动即可继续。",
 }

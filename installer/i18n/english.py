@@ -141,6 +141,7 @@ TEXTS: Final[dict[str, str]] = {
     "phase.waiting": "{reason} Next try in {wait_s:duration} ({attempt} of {max_attempts}).",
     "phase.paused": "Paused.",
     "phase.preparing": "Preparing {file} on this PC …",
+    "phase.moving": "Moving {file}",
     "phase.done": "All files are here and verified.",
     "wait.stalled": "Nothing has arrived for a while.",
     "wait.hub_busy": "The server asks us to wait.",
@@ -221,5 +222,6 @@ TEXTS: Final[dict[str, str]] = {
     "cli.looking": "Looking at this PC …",
     "cli.nothing_installed": "Nothing is installed yet. Run setup without --calibrate first.",
     "cli.no_tuning": "This version cannot measure. Update Stratum.",
+    "cli.no_care": "No window can be opened here. In a terminal: setup --repair, --move-data DIR, --roll-back or --uninstall.",
     "cli.stopped": "Stopped. What was fetched is kept; start again to go on.",
 }

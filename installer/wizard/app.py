@@ -15,6 +15,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from engine.core.errors import EngineError
+from installer.i18n.texts import Texts
 from installer.steps import Installation, Step
 from installer.wizard.background import run_in_background, unexpected
 from installer.wizard.look import set_up_look
@@ -44,6 +45,17 @@ def run_wizard(
     sys.excepthook = _error_hook(window)
     if check_program is not None:
         _check_when_ready(window, check_program)
+    return app.exec()
+
+
+def run_care(texts: Texts) -> int:
+    """Show the window for what comes after the installation until it is closed; exit status 0."""
+    from installer.wizard.care_window import CareWindow  # noqa: PLC0415  # seldom wanted
+
+    app = _application()
+    set_up_look(app)
+    window = CareWindow(texts)
+    window.show()
     return app.exec()
 
 

@@ -15,7 +15,7 @@ from engine.core.survey import Survey, survey
 from installer.download.job import DownloadJob
 from installer.download.options import DownloadOptions
 from installer.i18n.texts import Texts
-from installer.launch import Started, start, wait_until_ready
+from installer.launch import Started, has_app, start, wait_until_ready
 from installer.offers import title_of
 from installer.present import present_bytes
 from installer.recommend import Recommendation, Wish, recommend
@@ -35,6 +35,7 @@ class Doors:
         can_tune: whether this engine can measure itself.
         start: starts what is installed.
         wait_until_ready: whether it answers in time; blocks.
+        has_app: whether what is started has a window of its own.
     """
 
     survey: Callable[[Path], Survey] = survey
@@ -44,6 +45,7 @@ class Doors:
     can_tune: Callable[[], bool] = is_tuning_available
     start: Callable[[Path], Started] = start
     wait_until_ready: Callable[[Started, float], bool] = wait_until_ready
+    has_app: Callable[[], bool] = has_app
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 
 from engine.core.errors import EngineError
 from engine.core.language import Language
+from engine.core.settings import load_settings
 from installer.steps import Step
 from installer.wizard.look import heading
 from installer.wizard.page import Page, text_label
@@ -97,8 +98,11 @@ class WizardWindow(QDialog):
         self.back_button = QPushButton()
         self.next_button = QPushButton()
         self.next_button.setDefault(True)
+        self.care_button = QPushButton()
+        self.care_button.setAutoDefault(False)
         self._lay_out()
         self.back_button.clicked.connect(self._go_back)
+        self.care_button.clicked.connect(self.open_care)
         self.next_button.clicked.connect(self._go_on)
         self.page: Page = self._make_page()
         self._show_page()
@@ -132,6 +136,7 @@ class WizardWindow(QDialog):
         right.addWidget(line)
         buttons = QHBoxLayout()
         buttons.addWidget(self.back_button)
+        buttons.addWidget(self.care_button)
         buttons.addWidget(self._hint, 1)
         buttons.addWidget(self.next_button)
         right.addLayout(buttons)
@@ -181,6 +186,8 @@ class WizardWindow(QDialog):
             )
         )
         self.back_button.setText(texts.say("button.back"))
+        self.care_button.setText(texts.say("care.open"))
+        self.care_button.setVisible(load_settings().active_config is not None)
         self._look_at_buttons()
         self._first_control().setFocus(Qt.FocusReason.OtherFocusReason)
         self.shown.emit(page)
@@ -201,6 +208,7 @@ class WizardWindow(QDialog):
         can_go_on = self.page.can_go_on()
         self.next_button.setEnabled(is_last or can_go_on)
         self.back_button.setEnabled(installation.step is not Step.WELCOME)
+        self.care_button.setEnabled(not self.page.is_busy())
         problem = installation.problem
         self._hint.setText(
             texts.say(f"problem.{problem.value}") if problem is not None and not can_go_on else ""
@@ -237,6 +245,28 @@ class WizardWindow(QDialog):
         try:
             self.page.leave()
             self._session.set_language(language)
+        except EngineError as error:
+            self.say_error(error)
+            return
+        self._replace_page()
+
+    def open_care(self) -> None:
+        """Open the window to move, repair and go back; what it changes is read anew afterwards."""
+        from installer.wizard.care_window import CareWindow  # noqa: PLC0415  # seldom wanted
+
+        try:
+            self.page.leave()
+        except EngineError as error:
+            self.say_error(error)
+            return
+        care = CareWindow(self._session.texts, parent=self)
+        care.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        care.finished.connect(self._care_ended)
+        care.open()
+
+    def _care_ended(self) -> None:
+        try:
+            self._session.installation.read_again()
         except EngineError as error:
             self.say_error(error)
             return

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from engine.bench import bytes_per_token, context_bytes_per_token, measure_bandwidth
-from engine.core.config import KvType
+from engine.bench import TokenReader, bytes_per_token, context_bytes_per_token, measure_speed
+from engine.core.config import BUNDLED_MODEL, KvType, RunConfig
 from engine.core.gguf_header import read_model_header
 from engine.core.placement import model_config_of
+from engine.worker.loading import load_model
 
 MODEL = Path(__file__).resolve().parents[1] / "golden" / "full.gguf"
 
@@ -26,8 +27,17 @@ def test_bytes_per_token_count_used_experts_and_looked_up_rows_only():
     )
 
 
-def test_bandwidth_is_measured_with_any_number_of_threads():
-    assert all(measure_bandwidth(threads, 8 << 20) > 1e8 for threads in (1, 2, 3))
+def test_the_share_of_the_floor_is_that_of_reads_between_tokens():
+    loaded = load_model(RunConfig(model=BUNDLED_MODEL, context=512, threads=1), parallel=1)
+    try:
+        plain = measure_speed(loaded, 16, 8)
+        small = measure_speed(loaded, 16, 8, TokenReader(loaded, 1 << 10))
+        large = measure_speed(loaded, 16, 8, TokenReader(loaded, 64 << 20))
+    finally:
+        loaded.close()
+    assert plain.floor_share == 0
+    assert 0 < small.floor_share < large.floor_share
+    assert plain.decode_per_s > 0
 
 
 def test_context_bytes_grow_by_the_index_only_once_attention_is_sparse():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.login_start import exec_word
 from installer.entries import (
     UNINSTALL_KEY,
     EntryKind,
@@ -13,7 +14,7 @@ from installer.entries import (
     add_entries,
     remove_entries,
 )
-from installer.entries_linux import LinuxEntries, desktop_entry, exec_word
+from installer.entries_linux import LinuxEntries, desktop_entry
 from installer.entries_windows import Folder, Link, RegistryValue, WindowsEntries
 
 AWKWARD = '/home/Jürgen 測試/100 % "mine"/back\\slash $HOME `x`'

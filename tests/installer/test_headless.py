@@ -263,7 +263,7 @@ def test_a_fault_of_ours_is_a_sentence_and_a_traceback_in_the_log(home, monkeypa
 
 def test_a_finished_installation_is_started_at_once(home, hub, catalog, monkeypatch):
     assert main(arguments("--model", "tiny")) == 0
-    started = []
+    started = []  # the server, also where there is an app: a terminal is where somebody wants it
     monkeypatch.setattr("os.execve", lambda *call: started.append(call[1]))
     main(["--headless", "--yes"])
     assert started[0][-2:] == ["--config", str(home / "data" / "configs" / "tiny.json")]
@@ -273,7 +273,8 @@ def test_help_is_quick_and_names_every_option(run):
     began = time.monotonic()
     done = run("--help")
     assert time.monotonic() - began < 20
-    for option in ("--check", "--calibrate", "--repair", "--uninstall", "--yes", "--no-start"):
+    care = ("--repair", "--move-data", "--roll-back", "--care", "--uninstall")
+    for option in ("--check", "--calibrate", *care, "--yes", "--no-start"):
         assert option in done.stdout
 
 
@@ -294,17 +295,20 @@ def test_an_error_before_the_window_is_shown_where_there_is_no_terminal(
 
 
 def test_at_login_nothing_is_started_that_is_not_installed(home, monkeypatch):
-    monkeypatch.setattr("installer.launch.start", lambda _config: pytest.fail("started"))
+    monkeypatch.setattr("installer.launch.start", lambda *_, **__: pytest.fail("started"))
     assert main(["--at-login"]) == 0
 
 
 def test_at_login_what_is_installed_is_started_without_its_page(home, hub, catalog, monkeypatch):
     started = []
     assert main(arguments("--model", "tiny")) == 0
-    monkeypatch.setattr("installer.launch.start", started.append)
+    monkeypatch.setattr(
+        "installer.launch.start",
+        lambda config, *, is_at_login: started.append((config, is_at_login)),
+    )
     monkeypatch.setattr("webbrowser.open", lambda _url: pytest.fail("opened"))
     assert main(["--at-login"]) == 0
-    assert started == [home / "data" / "configs" / "tiny.json"]
+    assert started == [(home / "data" / "configs" / "tiny.json", True)]
 
 
 def test_a_missing_library_of_qt_is_named_and_the_terminal_takes_over(run, tmp_path):

@@ -82,7 +82,9 @@ ROWS = {
         index=0,
         says=("gpu_not_used_yet", "gpu_engine_missing"),
     ),
-    "32 GB, card of 8": Row(pc(31.1, cards=[RTX_4060]), (AMBER, CODER, 32768), index=None),
+    "32 GB, card of 8": Row(
+        pc(31.1, cards=[RTX_4060]), (AMBER, CODER, 32768), (GREEN, CODER, 8192), 0
+    ),
     "32 GB, card of 12": Row(
         pc(31.1, cards=[RTX_3060]), (AMBER, CODER, 32768), (GREEN, CODER, 32768), 0
     ),
@@ -95,7 +97,7 @@ ROWS = {
     "64 GB, card of 8 with a screen": Row(
         pc(62.7, cards=[SCREEN_CARD]),
         (GREEN, IQ3, 32768),
-        (GREEN, IQ3, 16384),
+        (GREEN, IQ3, 32768),
         0,
         ("display_on_card",),
     ),

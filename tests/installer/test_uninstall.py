@@ -28,7 +28,8 @@ from installer.download.installed import (
 )
 from installer.entries_linux import LinuxEntries
 from installer.i18n.texts import Texts
-from installer.uninstall import Inventory, Keep, Part, end_server, remove, take_inventory
+from installer.running import end_all
+from installer.uninstall import Inventory, Keep, Part, remove, take_inventory
 from installer.update import adopt
 
 TEXTS = Texts(Language.ENGLISH)
@@ -139,7 +140,7 @@ def test_a_running_server_is_ended_first(tmp_path: Path):
     process = subprocess.Popen(["sleep", "60"])
     try:
         write_engine_record(tmp_path, EngineRecord(pid=process.pid, port=1))
-        end_server(tmp_path)
+        end_all(tmp_path)
         process.wait(timeout=10)
     finally:
         process.kill()

@@ -8,7 +8,14 @@ import pytest
 
 from installer.entries_linux import LinuxEntries
 from installer.program import program_files, python_of, read_record, record_path
-from installer.update import Outcome, adopt, restore, roll_back, run_self_test
+from installer.update import (
+    Outcome,
+    adopt,
+    former_version,
+    restore,
+    roll_back,
+    run_self_test,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +68,7 @@ def test_a_newer_version_in_another_folder_takes_the_entries_over(tmp_path: Path
     assert record.former is not None
     assert record.former.root == tmp_path / "one"
     assert str(new / "setup.sh") in Path(record.entries[0].place).read_text()
-    back = roll_back(new)
+    back = roll_back(self_test=works)
     assert back is not None
     assert back.root == tmp_path / "one"
 
@@ -104,9 +111,61 @@ def test_over_the_same_folder_a_working_version_keeps_a_copy_of_the_former(tmp_p
         assert adopt(root, self_test=works).outcome is Outcome.UPDATED
     copies = sorted(path.name[:3] for path in (tmp_path / "home/data/program").iterdir())
     assert copies == ["2.0", "3.0"]  # the current and the former, no more
-    back = roll_back(root)
+    back = roll_back()
     assert back is not None
     assert "2.0" in (root / "engine" / "__init__.py").read_text()
+
+
+def test_a_person_can_go_back_and_forth_between_two_folders(tmp_path: Path):
+    entries = LinuxEntries({"HOME": str(tmp_path / "person")})
+    old, new = program(tmp_path / "one", "1.0"), program(tmp_path / "two", "2.0")
+    adopt(old, entries, self_test=works)
+    adopt(new, entries, self_test=works)
+    back = roll_back(entries, self_test=works)
+    assert back is not None
+    assert (back.outcome, back.root, back.version) == (Outcome.KEPT_FORMER, old, "1.0")
+    record = read_record()
+    assert record is not None
+    assert str(old / "setup.sh") in Path(record.entries[0].place).read_text()
+    # The version that was left is not taken again by itself ...
+    left = adopt(new, entries, self_test=not_asked)
+    assert (left.outcome, left.root) == (Outcome.LEFT, old)
+    assert adopt(old, entries, self_test=not_asked).outcome is Outcome.UNCHANGED
+    # ... but when the person wants it.
+    again = roll_back(entries, self_test=works)
+    assert again is not None
+    assert again.root == new
+    assert adopt(new, entries, self_test=not_asked).outcome is Outcome.UNCHANGED
+
+
+def test_going_back_in_one_folder_can_be_undone_too(tmp_path: Path):
+    root = program(tmp_path / "one", "1.0")
+    adopt(root, self_test=works)
+    program(root, "2.0")
+    adopt(root, self_test=works)
+    for version in ("1.0", "2.0"):
+        back = roll_back()
+        assert back is not None
+        assert (back.outcome, back.version) == (Outcome.PUT_BACK, version)
+        assert version in (root / "engine" / "__init__.py").read_text()
+        assert adopt(root, self_test=not_asked).outcome is Outcome.UNCHANGED
+
+
+def test_a_former_version_that_no_longer_works_is_not_gone_back_to(tmp_path: Path):
+    adopt(program(tmp_path / "one", "1.0"), self_test=works)
+    new = program(tmp_path / "two", "2.0")
+    adopt(new, self_test=works)
+    back = roll_back(self_test=fails)
+    assert back is not None
+    assert (back.outcome, back.reason) == (Outcome.FAILED, "the kernels disagree")
+    assert adopt(new, self_test=not_asked).outcome is Outcome.UNCHANGED
+
+
+def test_without_a_former_version_there_is_no_way_back(tmp_path: Path):
+    assert former_version() is None
+    adopt(program(tmp_path / "one", "1.0"), self_test=works)
+    assert former_version() is None
+    assert roll_back() is None
 
 
 def test_an_interrupted_restoration_is_finished_at_the_next_start(tmp_path: Path):

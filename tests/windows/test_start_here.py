@@ -1,5 +1,6 @@
 """`START-HERE.bat`: its text everywhere, and (marked `wine`) what it does on a fresh Windows."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -141,6 +142,39 @@ def test_the_uv_of_a_release_makes_the_environment(wine: Wine, folder: Path, sta
     assert started(folder)["arguments"] == ["--headless"]
     users = wine.work / "prefix" / "drive_c" / "users"
     assert not [path for path in users.rglob("uv") if path.is_dir()]  # all of it is in our folder
+
+
+@pytest.mark.wine
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("sum_line", "is_refused"),
+    [
+        ("{pinned}", False),
+        ("{spaced}", False),
+        ("{wrong}", True),
+        ("CertUtil: -hashfile command FAILED", False),  # what cannot be compared is used
+    ],
+)
+def test_a_uv_that_is_not_the_releases_is_refused(
+    wine: Wine, folder: Path, start, sum_line: str, is_refused: bool
+):
+    match = re.search(r'set "UV_SHA256=([0-9a-f]{64})"', text())
+    assert match is not None
+    pinned = match[1]
+    assert hashlib.sha256(wine.uv.read_bytes()).hexdigest() == pinned
+    spaced = " ".join(pinned[i : i + 2] for i in range(0, 64, 2)).upper()
+    line = sum_line.format(pinned=pinned, spaced=spaced, wrong="0" * 64)
+    stub(folder, "certutil", "echo SHA256-Hash von bin\\uv.exe:", f"echo {line}", "echo Ende")
+    (folder / "bin").mkdir()
+    shutil.copy2(wine.uv, folder / "bin" / "uv.exe")
+    done = start(
+        "--headless",
+        path=wine.windows_path(wine.python),
+        UV_PYTHON_DOWNLOADS="never",
+        CERTUTIL=".\\stubs\\certutil.bat",
+    )
+    assert done.returncode == (1 if is_refused else 0), (done.stdout, done.stderr)
+    assert ("Extract the zip once more" in done.stderr) is is_refused
 
 
 @pytest.mark.wine

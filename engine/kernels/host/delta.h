@@ -173,6 +173,9 @@ static inline void delta_head(const Delta* w, i64 head, const DeltaRows& rows, c
     for (; start + kWide * W <= d; start += kWide * W) {
       delta_columns<kWide>(rows, d, head, k_head, start, from, to);
     }
+    for (; W == 16 && start + 4 * W <= d; start += 4 * W) {  // heads of 64: whole rows of the state
+      delta_columns<4>(rows, d, head, k_head, start, from, to);
+    }
     for (; start + kStateTile <= d; start += kStateTile) {
       delta_columns<kStateTile / W>(rows, d, head, k_head, start, from, to);
     }

@@ -84,6 +84,23 @@ static inline __m256 fold_max(Vec v) {
   return _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
 }
 
+// Steps of sums of several vectors at once, see `sums_of`: what is added lane by lane in each.
+static inline Vec unpack_low(Vec a, Vec b) {
+  return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+static inline Vec unpack_high(Vec a, Vec b) {
+  return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+static inline Vec add_halves(Vec a, Vec b) {  // of 256 bits: [a | b]
+  return add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+}
+static inline Vec add_quarters(Vec a, Vec b) {  // of 128 bits, even and odd ones
+  return add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+static inline Vec add_singles(Vec a, Vec b) {
+  return add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+}
+
 #else
 
 constexpr i64 W = 8;
@@ -158,9 +175,35 @@ static inline Vec where_equal(Vec x, Vec y, Vec a, Vec b) {
 static inline __m256 fold(Vec v) { return v; }
 static inline __m256 fold_max(Vec v) { return v; }
 
+static inline Vec unpack_low(Vec a, Vec b) {
+  return _mm256_castpd_ps(_mm256_unpacklo_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
+}
+static inline Vec unpack_high(Vec a, Vec b) {
+  return _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
+}
+static inline Vec add_quarters(Vec a, Vec b) {  // of 128 bits: [a | b]
+  return add(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+}
+static inline Vec add_singles(Vec a, Vec b) {
+  return add(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
+}
+
 #endif
 
 // -- what both widths share ------------------------------------------------------------------------
+
+// clang unrolls loops of unknown length, which makes the library half as large again and no faster.
+// Loops over the accumulators of a micro-kernel must vanish, or these would live in memory.
+#if defined(__clang__)
+#define STRATUM_ROLLED _Pragma("clang loop unroll(disable)")
+#define STRATUM_UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define STRATUM_ROLLED
+#define STRATUM_UNROLLED _Pragma("GCC unroll 8")
+#endif
+
+// What a micro-kernel is made of: a call would send its registers through memory.
+#define STRATUM_INLINE __attribute__((always_inline)) inline
 
 static inline float sum8(__m256 v) {
   __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -186,25 +229,62 @@ static inline __m128 sum4(Vec a, Vec b, Vec c, Vec d) {
   return _mm_add_ps(_mm256_castps256_ps128(abcd), _mm256_extractf128_ps(abcd, 1));
 }
 
+static inline Vec add_pairs(Vec a, Vec b) { return add(unpack_low(a, b), unpack_high(a, b)); }
+
+// What `sum` gives for each of N vectors, bit for bit: the same additions, for several vectors in one
+// instruction. Sums across lanes are a third of a product of few columns. Writes whole vectors: `to` has
+// room for a multiple of 4, 8 or W floats.
+template <int N>
+static inline void sums_of(const Vec* v, float* to) {
+  if constexpr (N < 4) {
+    for (int i = 0; i < N; ++i) to[i] = sum(v[i]);
+  } else if constexpr (N > W) {
+    sums_of<W>(v, to);
+    sums_of<N - W>(v + W, to + W);
+  } else {
+    const auto at = [&](int i) { return i < N ? v[i] : zero(); };
+#if defined(STRATUM_WIDE)
+    if constexpr (N > 8) {
+      Vec q[4];  // lane L of 128 bits: of vector 4 L + j
+      STRATUM_UNROLLED
+      for (int j = 0; j < 4; ++j) {
+        q[j] = add_quarters(add_halves(v[j], v[4 + j]), add_halves(at(8 + j), at(12 + j)));
+      }
+      const Vec all = add_singles(add_pairs(q[0], q[1]), add_pairs(q[2], q[3]));
+      store(to, all, Full{});
+    } else if constexpr (N > 4) {
+      const Vec a = add_quarters(add_halves(v[0], at(4)), add_halves(v[2], at(6)));
+      const Vec b = add_quarters(add_halves(v[1], at(5)), add_halves(v[3], at(7)));
+      const Vec two = add_pairs(a, b), all = add_singles(two, two);
+      const Ints order = _mm512_setr_epi32(0, 1, 8, 9, 4, 5, 12, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+      _mm256_storeu_ps(to, _mm512_castps512_ps256(_mm512_permutexvar_ps(order, all)));
+    } else {
+      const Vec q = add_quarters(add_halves(v[0], v[1]), add_halves(v[2], v[3]));
+      const Vec two = add_pairs(q, q), all = add_singles(two, two);
+      const Ints order = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+      _mm_storeu_ps(to, _mm512_castps512_ps128(_mm512_permutexvar_ps(order, all)));
+    }
+#else
+    if constexpr (N > 4) {
+      Vec q[4];
+      STRATUM_UNROLLED
+      for (int j = 0; j < 4; ++j) q[j] = add_quarters(v[j], at(4 + j));
+      store(to, add_singles(add_pairs(q[0], q[1]), add_pairs(q[2], q[3])), Full{});
+    } else {
+      const Vec two = add_pairs(add_quarters(v[0], v[2]), add_quarters(v[1], v[3]));
+      const Vec all = add_singles(two, two);
+      _mm_storeu_ps(to, _mm_movelh_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+    }
+#endif
+  }
+}
+
 static inline float half_to_float(u16 h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 static inline float read_half(const u8* p) {
   u16 h;
   __builtin_memcpy(&h, p, 2);
   return half_to_float(h);
 }
-
-// clang unrolls loops of unknown length, which makes the library half as large again and no faster.
-// Loops over the accumulators of a micro-kernel must vanish, or these would live in memory.
-#if defined(__clang__)
-#define STRATUM_ROLLED _Pragma("clang loop unroll(disable)")
-#define STRATUM_UNROLLED _Pragma("clang loop unroll(full)")
-#else
-#define STRATUM_ROLLED
-#define STRATUM_UNROLLED _Pragma("GCC unroll 8")
-#endif
-
-// What a micro-kernel is made of: a call would send its registers through memory.
-#define STRATUM_INLINE __attribute__((always_inline)) inline
 
 // Calls f(i, Full or Part) so that all of 0..n-1 is covered, W at a time.
 template <class F>

@@ -38,41 +38,61 @@ struct Fetch {
   }
 };
 
+// Calls f(m, sums) for every M matrix rows from `from` on, and writes the sums across the lanes of the
+// vectors that f leaves at sums[r * rows_at_once<M, R>() + i] for matrix row m + i.
+template <int M, int R, class F>
+STRATUM_INLINE static void summed_rows(const Product& p, i64 from, i64 to, i64 first, const F& f) {
+  constexpr int rows = rows_at_once<M, R>();
+  Vec sums[R * rows];
+  STRATUM_UNROLLED
+  for (int i = 0; i < R * rows; ++i) sums[i] = zero();
+  for (i64 start = from; start < to; start += rows) {
+    const i64 valid = least(rows, to - start);
+    float* out = p.out + first * p.stride + start;
+    if constexpr (rows == M) {
+      f(start, sums);
+      store_sums<rows, R>(sums, valid, out, p.stride);
+    } else {
+      STRATUM_ROLLED
+      for (i64 m = 0; m < valid; m += M) f(start + m, sums + m);
+      store_sums_of_memory<rows, R>(sums, valid, out, p.stride);
+    }
+  }
+}
+
 template <class Source, int M, int R>
 static inline void tiles_rows(const Product& p, CodeOrder order, i64 from, i64 to, const u8* weights,
                               i64 row_bytes, u8* tails, Fetch* fetch, i64 first) {
   QuantisedRow x[R];
   STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) x[r] = p.rows->quantised(p.activation_row(first + r));
-  for (i64 m = from; m < to; m += M) {
+  summed_rows<M, R>(p, from, to, first, [&](i64 m, Vec* sums) {
     Source source[M];
-    float* out[R];
     STRATUM_UNROLLED
-    for (i64 i = 0; i < M; ++i) source[i].row = weights + (least(m + i, to - 1) - from) * row_bytes;
-    STRATUM_UNROLLED
-    for (int r = 0; r < R; ++r) out[r] = p.out + (first + r) * p.stride + m;
+    for (i64 i = 0; i < M; ++i) {  // at the end the last row again, so that no other kernel is needed
+      source[i].row = weights + (least(m + i, to - 1) - from) * row_bytes;
+    }
     if (fetch != nullptr) fetch->some();
-    multiply_tiles<Source, M, R>(source, p.matrix->columns / kBlock, order, x, tails, to - m, out);
-  }
+    multiply_tiles<Source, M, R>(source, p.matrix->columns / kBlock, order, x, tails, sums,
+                                 rows_at_once<M, R>());
+  });
 }
 
 template <class Source, int R>
 static inline void floats_rows(const Product& p, i64 from, i64 to, i64 first) {
-  // Sums in registers: even and odd ones of M * R vectors, 8 of 16 or (512-bit) 16 or 24 of 32. One or
+  // Sums in registers: even and odd ones of M * R vectors, 8 of 16 or (512-bit) up to 16 of 32. One or
   // two rows wait for memory, which is read faster as one stream.
-  constexpr i64 M = R <= 2 && W == 16 ? 1 : (R == 1 ? 1 : (R == 4 ? 3 : 2));
+  constexpr i64 M = R <= 2 && W == 16 ? 1 : (R == 1 ? 1 : 2);
   const i64 ahead = M == 1 ? 0 : M * p.matrix->row_bytes;
   const float* x[R];
   for (int r = 0; r < R; ++r) x[r] = p.rows->floats(p.activation_row(first + r));
-  for (i64 m = from; m < to; m += M) {
+  summed_rows<M, R>(p, from, to, first, [&](i64 m, Vec* sums) {
     Source source[M];
-    float* out[R];
     for (i64 i = 0; i < M; ++i) {
       source[i].p = (decltype(source[i].p))p.matrix_row(least(m + i, to - 1));
     }
-    for (int r = 0; r < R; ++r) out[r] = p.out + (first + r) * p.stride + m;
-    multiply_floats<Source, M, R>(source, p.matrix->columns, x, ahead, to - m, out);
-  }
+    multiply_floats<Source, M, R>(source, p.matrix->columns, x, ahead, sums, rows_at_once<M, R>());
+  });
 }
 
 template <int N>
@@ -113,7 +133,9 @@ STRATUM_COLD void coded_product(const Product& p, i64 from, i64 to, u8* memory) 
     // Three rows as two and one: a kernel for three would be as large as the others.
     const auto direct = [&](i64 first, auto rows) {
       constexpr int R = decltype(rows)::value;
-      tiles_rows<Source, 1, R>(p, order, from, to, p.matrix_row(from), p.matrix->row_bytes, memory,
+      // Two matrix rows share the loads of the activations, where there are registers for both.
+      constexpr int M = W == 16 && R > 1 ? 2 : 1;
+      tiles_rows<Source, M, R>(p, order, from, to, p.matrix_row(from), p.matrix->row_bytes, memory,
                                nullptr, first);
     };
     if (p.count == kDirectRows) return direct(0, Number<kDirectRows>{});

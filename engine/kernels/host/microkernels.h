@@ -24,11 +24,43 @@ static inline CodeOrder order_of() {
   return {Source::kPlanes ? QuantisedRow::kPlanes : QuantisedRow::kRuns, Source::kOffset};
 }
 
-// M matrix rows times R activation rows. Only the first `valid` of the matrix rows are wanted: at the
-// end of a tile the others repeat the last one, so that no further kernels are needed there.
+// Micro-kernels leave vectors whose lanes are still to be summed, for M matrix rows and R activation
+// rows at sums[r * stride + m]; the sums across lanes are taken for several calls at once.
+
+// Rows of a matrix whose sums are taken at once, a multiple of M. From four sums on they stay in
+// registers.
+template <int M, int R>
+constexpr int rows_at_once() {
+  return M * R >= 4 ? M : W / (M * R) * M;
+}
+
+// The end of a tile: the first `valid` of `rows` rows.
+STRATUM_COLD void store_some(const float* all, i64 rows, i64 valid, i64 num_r, float* out, i64 stride) {
+  for (i64 r = 0; r < num_r; ++r) {
+    for (i64 m = 0; m < valid; ++m) out[r * stride + m] = all[r * rows + m];
+  }
+}
+
+// The sums of `valid` of the vectors sums[r * rows + m], m < rows, to out[r * stride + m].
+template <int rows, int R>
+STRATUM_INLINE static void store_sums(const Vec* sums, i64 valid, float* out, i64 stride) {
+  alignas(64) float all[(rows * R + W - 1) / W * W];
+  sums_of<rows * R>(sums, all);
+  if (__builtin_expect(valid < rows, 0)) return store_some(all, rows, valid, R, out, stride);
+  STRATUM_UNROLLED
+  for (int r = 0; r < R; ++r) {
+    __builtin_memcpy(out + r * stride, all + r * rows, rows * sizeof(float));
+  }
+}
+template <int rows, int R>
+STRATUM_COLD void store_sums_of_memory(const Vec* sums, i64 valid, float* out, i64 stride) {
+  store_sums<rows, R>(sums, valid, out, stride);
+}
+
+// M matrix rows times R activation rows.
 template <class Source, int M, int R>
 static inline void multiply_tiles(Source* source, i64 blocks, CodeOrder order,
-                                  const QuantisedRow* x, u8* tails, i64 valid, float* const* out) {
+                                  const QuantisedRow* x, u8* tails, Vec* sums, int stride) {
   Vec total[M][R];
   STRATUM_UNROLLED
   for (int m = 0; m < M; ++m) {
@@ -74,10 +106,7 @@ static inline void multiply_tiles(Source* source, i64 blocks, CodeOrder order,
   STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) {
     STRATUM_UNROLLED
-    for (int m = 0; m < M; ++m) {
-      const float value = sum(total[m][r]);
-      if (m < valid) out[r][m] = value;
-    }
+    for (int m = 0; m < M; ++m) sums[r * stride + m] = total[m][r];
   }
 }
 
@@ -107,14 +136,14 @@ struct LoadBF16 {
 // several rows at a time are no stream that the processor foresees.
 template <class Source, int M, int R>
 static inline void multiply_floats(const Source* w, i64 columns, const float* const* x, i64 ahead,
-                                   i64 valid, float* const* out) {
+                                   Vec* sums, int stride) {
   Vec even[M][R], odd[M][R];
   STRATUM_UNROLLED
   for (int m = 0; m < M; ++m) {
     STRATUM_UNROLLED
     for (int r = 0; r < R; ++r) even[m][r] = odd[m][r] = zero();
   }
-  const auto step = [&](i64 i, auto lanes, Vec(*sums)[R]) {
+  const auto step = [&](i64 i, auto lanes, Vec(*to)[R]) {
     Vec k[M];
     STRATUM_UNROLLED
     for (int m = 0; m < M; ++m) {
@@ -125,7 +154,7 @@ static inline void multiply_floats(const Source* w, i64 columns, const float* co
     for (int r = 0; r < R; ++r) {
       const Vec v = load(x[r] + i, lanes);
       STRATUM_UNROLLED
-      for (int m = 0; m < M; ++m) sums[m][r] = fma(k[m], v, sums[m][r]);
+      for (int m = 0; m < M; ++m) to[m][r] = fma(k[m], v, to[m][r]);
     }
   };
   i64 i = 0;
@@ -141,10 +170,7 @@ static inline void multiply_floats(const Source* w, i64 columns, const float* co
   STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) {
     STRATUM_UNROLLED
-    for (int m = 0; m < M; ++m) {
-      const float value = sum(add(even[m][r], odd[m][r]));
-      if (m < valid) out[r][m] = value;
-    }
+    for (int m = 0; m < M; ++m) sums[r * stride + m] = add(even[m][r], odd[m][r]);
   }
 }
 

@@ -7,7 +7,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QLineEdit, QPushButton
 
 from engine.core.errors import EngineError
-from installer.launch import Started, chat_url, last_words
+from installer.launch import Started, chat_url, last_words, stays
 from installer.steps import Step
 from installer.wizard.background import Report, run_in_background
 from installer.wizard.page import Page, text_label
@@ -89,6 +89,8 @@ class DonePage(Page):
 
         def work(_report: Report[None]) -> tuple[Started, bool]:
             started = doors.start(config)
+            if doors.has_app():
+                return started, stays(started)
             return started, doors.wait_until_ready(started, _START_S)
 
         run_in_background(self, work, on_success=self._started, on_failure=self._fail)
@@ -103,7 +105,8 @@ class DonePage(Page):
         self.status.setText(self.say("running"))
         if self._open_chat_when_ready:
             self._open_chat_when_ready = False
-            QDesktopServices.openUrl(QUrl(started.url))
+            if not self.session.doors.has_app():  # which shows its own chat
+                QDesktopServices.openUrl(QUrl(started.url))
 
     def _fail(self, error: EngineError) -> None:
         self._is_starting = False
@@ -112,9 +115,9 @@ class DonePage(Page):
 
     def _chat(self) -> None:
         """Open the chat page as soon as the server answers."""
-        if self.start.isEnabled() or self._is_starting:
+        if self.start.isEnabled() or self._is_starting or self.session.doors.has_app():
             self._open_chat_when_ready = True
-            self.begin()
+            self.begin()  # the app that runs is told to show itself
         else:
             QDesktopServices.openUrl(QUrl(self._url))
 

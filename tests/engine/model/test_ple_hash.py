@@ -71,3 +71,16 @@ def test_few_rows_and_many_are_computed_alike():
         ]
         np.testing.assert_array_equal(np.concatenate(parts), whole)
         assert parts[0].dtype == np.int64
+
+
+@pytest.mark.parametrize("lengths", [(1, 1, 1, 1), (3,), (1, 4, 2), (1, 30)])
+def test_the_rows_of_several_sequences_are_written_one_behind_the_other(lengths):
+    ple, rng = PleHash(real_config()), np.random.default_rng(3)
+    sequences = [
+        (rng.integers(0, 200, length).tolist(), rng.integers(0, 200, i).tolist())
+        for i, length in enumerate(lengths)
+    ]
+    wanted = np.concatenate([ple.rows(ids, previous) for ids, previous in sequences])
+    out = np.zeros_like(wanted)
+    ple.write(sequences, out)
+    np.testing.assert_array_equal(out, wanted)

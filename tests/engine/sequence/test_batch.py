@@ -39,6 +39,33 @@ def test_a_plan_describes_every_row_of_every_sequence():
     np.testing.assert_allclose(plan.block_rope_sin[[1, 3], 0], np.sin([32, 0]), atol=1e-6)
 
 
+def test_a_plan_of_one_row_each_is_that_of_a_longer_pass():
+    model = load_golden("full", "reference")
+    sequences = [model.new_sequence() for _ in range(3)]
+    lengths = (34, 3, 1)
+    for sequence, length in zip(sequences, lengths, strict=True):
+        sequence.begin_pass([1] * length, None)
+        sequence.finish_pass(np.zeros((length, 4, 128), np.float32))
+        sequence.commit(length)
+        sequence.begin_pass([5, 6], None)
+    steps, longer = (PlanBuilder(8, 3, 8, 4, RopeAngles(16, 1e7, (3, 3, 2))) for _ in range(2))
+    pairs = list(zip(sequences, lengths, strict=True))
+    longer_plan = longer.build([PlannedRows(s, n, [5, 6]) for s, n in pairs])
+    # Behind a plan of other sequences, whose pages must not stay.
+    steps.build([PlannedRows(sequences[1], 3, [5])])
+    plan = steps.build([PlannedRows(s, n, [5]) for s, n in pairs])
+    first = longer_plan.seq_start[:-1]
+    assert (plan.num_rows, plan.num_sequences) == (3, 3)
+    assert plan.seq_start.tolist() == [0, 1, 2, 3]
+    for name in ("seq_slot", "seq_half", "seq_length", "page_table"):
+        assert getattr(plan, name).tolist() == getattr(longer_plan, name).tolist()
+    for name in ("token_ids", "positions", "row_seq", "rope_cos", "rope_sin"):
+        assert getattr(plan, name).tolist() == getattr(longer_plan, name)[first].tolist()
+    completes = [1]  # position 3 is the last of its block
+    assert plan.block_rope_cos[completes].tolist() == longer_plan.block_rope_cos[[2]].tolist()
+    assert plan.block_rope_sin[completes].tolist() == longer_plan.block_rope_sin[[2]].tolist()
+
+
 def test_rows_with_logits_are_found_in_the_result():
     start = np.array([0, 3, 4, 6], np.int32)
     wanted = [LogitsWanted.LAST, LogitsWanted.NONE, LogitsWanted.ALL]

@@ -1,5 +1,7 @@
 """What a server tells about itself: props, slots, tokens, templates, models, status."""
 
+import json
+
 import pytest
 
 from engine.text.template import ChatTemplate
@@ -148,6 +150,21 @@ def test_the_status_tells_what_goes_on_without_any_text(server):
     }
     stream.close()
     server.wait_idle()
+
+
+def test_the_status_remembers_the_last_requests_without_any_text(start_server):
+    server = start_server({"answers": [{"text": "Hm.</think>\n\nYes.", "times": 0}]})
+    for number in range(22):
+        assert server.chat(f"question-{number}").status_code == 200
+    recent = server.wait_idle()["recent"]
+    assert len(recent) == 20
+    assert recent[0]["ended_at"] >= recent[-1]["ended_at"]
+    newest = recent[0]
+    assert newest["finish"] == "stop"
+    assert newest["prompt_tokens"] > 0
+    assert newest["generated"] > 0
+    assert newest["elapsed_s"] >= newest["first_token_s"] >= newest["waited_s"] >= 0
+    assert "question" not in json.dumps(recent)
 
 
 def test_a_request_that_has_its_turn_is_not_listed_as_waiting_too(start_server):

@@ -95,6 +95,21 @@ def test_a_line_that_is_no_message_is_refused_with_its_reason(line: bytes, reaso
         decode(line)
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [(), (0,), (5, 10**11), tuple(range(2000)), (10**30,)],
+    ids=["none", "zero", "large", "many", "huge"],
+)
+@pytest.mark.parametrize("name", ["req_1-0", "", 'a"b', "a\\b", "ä \u2028", "x y", "\x7f"])
+def test_tokens_are_read_alike_whether_their_line_is_known_by_sight_or_not(
+    name: str, ids: tuple[int, ...]
+):
+    message = Tokens(name, ids)
+    line = encode(message)
+    assert decode(line) == decode(line.rstrip()) == message
+    assert decode(json.dumps(json.loads(line), indent=1).encode()) == message
+
+
 def test_a_whole_number_is_a_float_where_a_float_is_wanted():
     line = encode(Done("r", "stop", Timings())).replace(b'"prompt_ms":0.0', b'"prompt_ms":12')
     message = decode(line)

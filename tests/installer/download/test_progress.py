@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from engine.core.keep_awake import SystemdKeepAwake, system_keep_awake
 from installer.download.control import Control, InterruptedTransferError
 from installer.download.job import DownloadJob
-from installer.download.keep_awake import SystemdKeepAwake, system_keep_awake
 from installer.download.progress import DownloadProgress, Phase, SpeedMeter
 from installer.download.reporter import Reporter
 from installer.errors import CancelledError, StoppedError

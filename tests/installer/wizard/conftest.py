@@ -13,9 +13,9 @@ import pytest
 
 from engine.core.catalog import Catalog
 from engine.core.catalog_file import load_catalog
+from engine.core.keep_awake import NoKeepAwake
 from engine.core.language import Language
 from installer.download.job import DownloadJob
-from installer.download.keep_awake import NoKeepAwake
 from installer.download.options import DownloadOptions, RetryPolicy
 from installer.launch import Started
 from installer.steps import Installation
@@ -69,6 +69,7 @@ def doors() -> Doors:
         can_tune=lambda: False,
         start=pretend_start,
         wait_until_ready=lambda _started, _timeout_s: True,
+        has_app=lambda: False,
     )
 
 

@@ -1,9 +1,9 @@
-"""Keeps the PC from sleeping while a download runs.
+"""Keeps the PC from sleeping while a download or an answer runs.
 
     with system_keep_awake().hold("Downloading a model"):
         ...
 
-Nothing fails when the system offers no way: the download then runs as long as the PC is awake.
+Nothing fails when the system offers no way: the work then runs as long as the PC is awake.
 """
 
 from __future__ import annotations
@@ -45,8 +45,11 @@ class SystemdKeepAwake:
     So the lock also goes when we are killed.
     """
 
-    def __init__(self, command: str = "systemd-inhibit") -> None:
+    def __init__(
+        self, command: str = "systemd-inhibit", *, resists_the_person: bool = True
+    ) -> None:
         self._command = command
+        self._what = "sleep:idle" if resists_the_person else "idle"
 
     @contextlib.contextmanager
     def hold(self, reason: str) -> Iterator[None]:
@@ -57,7 +60,7 @@ class SystemdKeepAwake:
             return
         arguments = [
             program,
-            "--what=sleep:idle",
+            f"--what={self._what}",
             "--who=Stratum",
             f"--why={reason}",
             "--mode=block",
@@ -70,7 +73,7 @@ class SystemdKeepAwake:
                 stderr=subprocess.DEVNULL,
             )
         except OSError as error:
-            logger.info("the PC may sleep during the download: %s", error)
+            logger.info("the PC may sleep meanwhile: %s", error)
             yield
             return
         try:
@@ -102,6 +105,13 @@ class WindowsKeepAwake:
             yield
 
 
-def system_keep_awake() -> KeepAwake:
-    """The way of this system."""
-    return WindowsKeepAwake() if sys.platform == "win32" else SystemdKeepAwake()
+def system_keep_awake(*, resists_the_person: bool = True) -> KeepAwake:
+    """The way of this system.
+
+    Args:
+        resists_the_person: also keeps it awake when sleep is asked for, where a program can do so
+            (Linux); False: only the sleep of a PC that nobody uses is held off.
+    """
+    if sys.platform == "win32":
+        return WindowsKeepAwake()
+    return SystemdKeepAwake(resists_the_person=resists_the_person)

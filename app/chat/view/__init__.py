@@ -1,0 +1,1 @@
+"""What a person sees of conversations: the list, the transcript, the composer."""

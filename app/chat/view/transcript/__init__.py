@@ -1,0 +1,1 @@
+"""The messages of a conversation: only what is seen is laid out."""

@@ -1,0 +1,126 @@
+"""Drawing tokens by the host library (engine/kernels/host/draw.cpp).
+
+A token is drawn for every row of a pass, and numpy takes as long for that as the kernels for a layer
+of a small model. What is computed is said, and written plainly, in engine/decode/sampling.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float32]
+IdArray = npt.NDArray[np.int64]
+
+MOST_CANDIDATES = 64  # `kMostCandidates`: top_k up to here, and the largest logit alone
+_BAD_LOGITS = -1
+_SEED_MASK = (1 << 64) - 1
+
+DrawFunction = Callable[[int, int, int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawSettings:
+    """How tokens of one answer are drawn.
+
+    Attributes:
+        bias_ids: ids whose logits are moved, each once.
+        biases: by how much, float64.
+    """
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition: float
+    frequency: float
+    presence: float
+    seed: int
+    bias_ids: IdArray
+    biases: npt.NDArray[np.float64]
+
+    @property
+    def is_drawable(self) -> bool:
+        """Whether the library can do it: few candidates are enough."""
+        return self.temperature == 0 or 0 < self.top_k <= MOST_CANDIDATES
+
+
+class _DrawRules(ctypes.Structure):
+    """`DrawRules` of draw.cpp."""
+
+    _fields_ = (
+        ("bias_ids", ctypes.c_void_p),
+        ("biases", ctypes.c_void_p),
+        ("num_biases", ctypes.c_int64),
+        ("seen_ids", ctypes.c_void_p),
+        ("seen_counts", ctypes.c_void_p),
+        ("saved", ctypes.c_void_p),
+        ("object_head", ctypes.c_int64),
+        ("repetition", ctypes.c_float),
+        ("frequency", ctypes.c_float),
+        ("presence", ctypes.c_float),
+        ("unused", ctypes.c_float),
+        ("temperature", ctypes.c_double),
+        ("top_p", ctypes.c_double),
+        ("min_p", ctypes.c_double),
+        ("top_k", ctypes.c_int64),
+        ("seed", ctypes.c_uint64),
+    )
+
+
+class HostDraw:
+    """Draws the tokens of one answer."""
+
+    def __init__(self, function: DrawFunction, settings: DrawSettings) -> None:
+        self._function = function
+        self._settings = settings  # owns the biases
+        self._seen: tuple[IdArray, FloatArray] | None = None
+        self._saved = np.zeros(len(settings.bias_ids), np.float32)
+        self._rules = _DrawRules(
+            saved=self._saved.ctypes.data,
+            object_head=object.__basicsize__,
+            bias_ids=settings.bias_ids.ctypes.data,
+            biases=settings.biases.ctypes.data,
+            num_biases=len(settings.bias_ids),
+            repetition=settings.repetition,
+            frequency=settings.frequency,
+            presence=settings.presence,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            min_p=settings.min_p,
+            top_k=min(max(settings.top_k, 1), MOST_CANDIDATES),
+            seed=settings.seed & _SEED_MASK,
+        )
+        self._address = ctypes.addressof(self._rules)
+
+    def use_seen(self, ids: IdArray, counts: FloatArray) -> None:
+        """Read the tokens that penalties count from these arrays from now on."""
+        self._seen = (ids, counts)
+        self._rules.seen_ids = ids.ctypes.data
+        self._rules.seen_counts = counts.ctypes.data
+        self._saved = np.zeros(len(self._settings.bias_ids) + len(ids), np.float32)
+        self._rules.saved = self._saved.ctypes.data
+
+    def draw(self, logits: FloatArray, position: int, num_seen: int) -> int | None:
+        """The token at `position` of the answer; None when the logits are no usable numbers.
+
+        Args:
+            logits: contiguous `[V]`, unchanged afterwards.
+            position: tokens of the answer before it.
+            num_seen: of the seen tokens, so many count; 0 = no penalties.
+
+        Raises:
+            ValueError: the array has another form, or an id is not below V.
+        """
+        token_id = self._function(self._address, id(logits), position, num_seen)
+        if token_id >= 0:
+            return token_id
+        if token_id == _BAD_LOGITS:
+            return None
+        raise ValueError(
+            "the logits do not fit the ids that are to be moved, or are not contiguous"
+        )

@@ -1,0 +1,61 @@
+"""Siblings and paths, against a plain model of a tree."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.history.records import Message, Role
+from app.history.tree import MessageTree
+
+
+def message(number, parent):
+    parent_id = None if parent is None else str(parent)
+    return Message(id=str(number), conversation_id="c", parent_id=parent_id, role=Role.USER)
+
+
+@st.composite
+def parents(draw):
+    """For each message its parent: None or an earlier one."""
+    size = draw(st.integers(1, 25))
+    return [draw(st.sampled_from([None, *range(number)])) for number in range(size)]
+
+
+@given(parents())
+@settings(max_examples=150, deadline=None)
+def test_paths_and_siblings_are_those_of_the_tree(given_parents):
+    tree = MessageTree(message(number, parent) for number, parent in enumerate(given_parents))
+    for number, parent in enumerate(given_parents):
+        path, at = [], number
+        while at is not None:
+            path.insert(0, str(at))
+            at = given_parents[at]
+        assert [m.id for m in tree.path(str(number))] == path
+        same = [str(n) for n, p in enumerate(given_parents) if p == parent]
+        assert list(tree.siblings(str(number))) == same
+        leaf = tree.leaf_below(str(number))
+        assert not tree.children(leaf)
+        assert str(number) in [m.id for m in tree.path(leaf)]
+
+
+@given(parents())
+@settings(max_examples=50, deadline=None)
+def test_the_newest_path_is_followed_downwards(given_parents):
+    tree = MessageTree(message(number, parent) for number, parent in enumerate(given_parents))
+    at = "0"
+    while following := tree.children(at):
+        at = max(following, key=int)
+    assert tree.leaf_below("0") == at
+
+
+def test_replacing_a_message_changes_no_order():
+    tree = MessageTree([message(0, None), message(1, 0), message(2, 0)])
+    tree.put(Message(id="1", conversation_id="c", parent_id="0", role=Role.USER, text="new"))
+    assert tree.siblings("1") == ("1", "2")
+    assert tree.get("1").text == "new"
+
+
+def test_a_circle_and_a_missing_parent_end_the_path():
+    tree = MessageTree([message(1, 2), message(2, 1), message(3, 9)])
+    assert {m.id for m in tree.path("1")} == {"1", "2"}
+    assert [m.id for m in tree.path("3")] == ["3"]
+    assert tree.path("unknown") == []
+    tree.leaf_below("1")

@@ -1,0 +1,112 @@
+"""Drawing by the library, against the sampler's own code."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from engine.decode.sampling import BadLogitsError, Sampler
+from engine.ops.base import Limits
+from engine.ops.host import HostOps
+from engine.worker.messages import SamplingParams
+
+SETTINGS = [
+    {"temperature": 0.0},
+    {"top_k": 1},
+    {"top_k": 20},
+    {"top_k": 64, "temperature": 1.7},
+    {"top_k": 20, "top_p": 0.8, "temperature": 0.7},
+    {"top_k": 40, "min_p": 0.1},
+    {"top_k": 40, "min_p": 0.02, "top_p": 0.9, "temperature": 0.3},
+    {"top_k": 5, "temperature": 1e-30},
+]
+PENALTIES = [
+    {},
+    {"presence_penalty": 1.5},
+    {"frequency_penalty": 0.3, "repetition_penalty": 1.2, "penalty_last_n": 8},
+    {"logit_bias": ((3, 2.5), (9, -100.0), (3, 0.5), (4999, 1.0))},
+    {"logit_bias": ((0, 1.0),), "presence_penalty": -0.5, "penalty_last_n": -1},
+]
+
+
+@pytest.fixture(scope="module")
+def ops() -> Iterator[HostOps]:
+    made = HostOps(Limits(max_rows=4, max_window=4, num_slots=1, num_pages=1, threads=1))
+    yield made
+    made.close()
+
+
+def two_samplers(ops: HostOps, **params: object) -> tuple[Sampler, Sampler]:
+    """One that draws in Python, and one by the library."""
+    settings = SamplingParams(**params)  # type: ignore[arg-type]
+    return Sampler(settings), Sampler(settings, ops.new_draw)
+
+
+@pytest.mark.parametrize("penalties", PENALTIES)
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("size", [5000, 5001, 5015])
+def test_the_library_draws_what_the_sampler_draws_and_leaves_the_logits_alone(
+    ops: HostOps, size: int, settings: dict[str, object], penalties: dict[str, object]
+):
+    rng = np.random.default_rng(size)
+    plain, quick = two_samplers(ops, seed=-3, **settings, **penalties)
+    for _ in range(40):
+        logits = (3 * rng.normal(size=size)).astype(np.float32)
+        before = logits.copy()
+        token_id = plain.sample(logits)
+        assert quick.sample(logits) == token_id
+        assert np.array_equal(logits, before)
+        plain.note(token_id)
+        quick.note(token_id)
+
+
+def test_ties_masks_and_small_vocabularies_are_drawn_alike(ops: HostOps):
+    rng = np.random.default_rng(5)
+    for size in (1, 2, 15, 16, 17, 70, 300):
+        plain, quick = two_samplers(ops, seed=size, top_k=20, top_p=0.95)
+        for _ in range(50):
+            logits = rng.integers(0, 4, size).astype(np.float32)
+            logits[rng.random(size) < 0.5] = -np.inf
+            logits[rng.integers(0, size)] = 1.0
+            token_id = plain.sample(logits)
+            assert quick.sample(logits) == token_id
+            plain.note(token_id)
+            quick.note(token_id)
+
+
+def test_more_seen_tokens_than_the_first_arrays_hold_are_counted(ops: HostOps):
+    plain, quick = two_samplers(ops, top_k=30, presence_penalty=2.0, penalty_last_n=-1, seed=4)
+    logits = np.linspace(0, 1, 600).astype(np.float32)
+    for _ in range(400):
+        token_id = plain.sample(logits)
+        assert quick.sample(logits) == token_id
+        plain.note(token_id)
+        quick.note(token_id)
+
+
+@pytest.mark.parametrize("place", [0, 3, 16, 20])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_the_library_refuses_numbers_that_are_none(ops: HostOps, bad: float, place: int):
+    logits = np.zeros(21, np.float32)
+    logits[place] = bad
+    sampler = Sampler(SamplingParams(top_k=5), ops.new_draw)
+    with pytest.raises(BadLogitsError, match="engine doctor"):
+        sampler.sample(logits)
+    with pytest.raises(BadLogitsError):
+        sampler.sample(np.full(21, -np.inf, np.float32))
+
+
+def test_a_bias_of_a_token_that_is_none_and_rows_with_gaps_are_refused(ops: HostOps):
+    sampler = Sampler(SamplingParams(top_k=5, logit_bias=((30, 1.0),)), ops.new_draw)
+    with pytest.raises(ValueError, match="do not fit"):
+        sampler.sample(np.zeros(30, np.float32))
+    free = Sampler(SamplingParams(top_k=5), ops.new_draw)
+    with pytest.raises(ValueError, match="contiguous"):
+        free.sample(np.zeros(60, np.float32)[::2])
+
+
+def test_what_needs_many_candidates_is_left_to_the_sampler(ops: HostOps):
+    for params in ({}, {"top_p": 0.9}, {"top_k": 65}):
+        assert Sampler(SamplingParams(**params), ops.new_draw).sample(  # type: ignore[arg-type]
+            np.arange(100, dtype=np.float32)
+        ) in range(100)
