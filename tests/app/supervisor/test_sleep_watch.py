@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -106,54 +107,58 @@ app.exec()
 """
 
 
-def _start(code, bus):
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "DBUS_SYSTEM_BUS_ADDRESS": bus,
-            "DBUS_SESSION_BUS_ADDRESS": bus,
-        },
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        bufsize=1,
-    )
+@pytest.fixture
+def start():
+    """A function that starts programs; none of them outlives the test."""
+    started = []
+
+    def begin(words, bus=""):
+        process = subprocess.Popen(
+            words,
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "DBUS_SYSTEM_BUS_ADDRESS": bus,
+                "DBUS_SESSION_BUS_ADDRESS": bus,
+                "QT_QPA_PLATFORM": "offscreen",
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            bufsize=1,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="needs dbus-daemon")
-def test_logind_tells_of_sleep_and_waits_until_it_is_allowed():
+def test_logind_tells_of_sleep_and_waits_until_it_is_allowed(start):
     """With a bus and a logind of the test's own."""
-    daemon = subprocess.Popen(
-        ["dbus-daemon", "--session", "--nofork", "--print-address"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        encoding="utf-8",
-    )
+    daemon = start(["dbus-daemon", "--session", "--nofork", "--print-address"])
     bus = daemon.stdout.readline().strip()
-    with daemon, _start(LOGIND, bus) as logind:
-        assert logind.stdout.readline() == "here\n"
-        with _start(LISTENER, bus) as listener:
-            assert listener.stdout.readline() == "LogindWatch\n"
-            assert logind.stdout.readline() == "inhibited sleep Stratum delay\n"
-            logind.stdin.write("sleep\n")
-            assert listener.stdout.readline() == "suspending\n"
-            assert logind.stdout.readline() == "released\n"
-            logind.stdin.write("wake\n")
-            assert listener.stdout.readline() == "resumed\n"
-            assert logind.stdout.readline() == "inhibited sleep Stratum delay\n"
-            listener.stdin.close()
-            assert listener.wait(20) == 0
-        logind.stdin.close()
-        assert logind.wait(20) == 0
-        daemon.terminate()
+    logind = start([sys.executable, "-c", LOGIND], bus)
+    assert logind.stdout.readline() == "here\n"
+    listener = start([sys.executable, "-c", LISTENER], bus)
+    assert listener.stdout.readline() == "LogindWatch\n"
+    assert logind.stdout.readline() == "inhibited sleep Stratum delay\n"
+    logind.stdin.write("sleep\n")
+    assert listener.stdout.readline() == "suspending\n"
+    assert logind.stdout.readline() == "released\n"
+    logind.stdin.write("wake\n")
+    assert listener.stdout.readline() == "resumed\n"
+    assert logind.stdout.readline() == "inhibited sleep Stratum delay\n"
 
 
 @pytest.mark.slow
-def test_without_a_bus_nothing_is_heard_and_nothing_fails():
-    with _start(LISTENER, "unix:path=/nonexistent") as listener:
-        assert listener.stdout.readline() == "SleepWatch\n"
-        listener.stdin.close()
-        assert listener.wait(20) == 0
+def test_without_a_bus_nothing_is_heard_and_nothing_fails(start):
+    listener = start([sys.executable, "-c", LISTENER], "unix:path=/nonexistent")
+    assert listener.stdout.readline() == "SleepWatch\n"
+    listener.stdin.close()
+    assert listener.wait(60) == 0
+    listener.stdin = None
