@@ -66,7 +66,7 @@ class SwitchEditor(Editor):
         self.box = QCheckBox()
         self.inner.addWidget(self.box)
         self.inner.addStretch(1)
-        self.box.toggled.connect(self.changed)
+        self.box.toggled.connect(self.changed.emit)
 
     def show_value(self, value: JsonValue, *, is_set: bool, auto: str) -> None:
         """As above."""
