@@ -125,6 +125,7 @@ class RunningRequest:
             generated_ms=(now - first_at) * 1000,
             draft_tokens=0 if self.drafts is None else self.drafts.num_offered,
             draft_accepted=0 if self.drafts is None else self.drafts.num_accepted,
+            drafters=() if self.drafts is None else self.drafts.by_drafter,
         )
 
     def _draw(self, logits: FloatArray) -> int:

@@ -149,6 +149,7 @@ class UsageCount:
             generated_ms=sum(timing.generated_ms for timing in self.timings),
             draft_tokens=sum(timing.draft_tokens for timing in self.timings),
             draft_accepted=sum(timing.draft_accepted for timing in self.timings),
+            drafters=tuple(drafter for timing in self.timings for drafter in timing.drafters),
         )
         return timings_object(total, num_answers=len(self.timings))
 
@@ -158,6 +159,11 @@ def timings_object(timings: Timings, num_answers: int = 1) -> JsonObject:
     prompt_n = max(timings.prompt_tokens - timings.cached_tokens, 0)
     # The first token of an answer comes with the prompt's last pass, before `generated_ms` begins.
     num_steps = max(timings.generated_tokens - num_answers, 0)
+    drafters: dict[str, dict[str, int]] = {}
+    for name, offered, accepted in timings.drafters:
+        known = drafters.setdefault(name, {"draft_n": 0, "draft_n_accepted": 0})
+        known["draft_n"] += offered
+        known["draft_n_accepted"] += accepted
     return {
         "cache_n": timings.cached_tokens,
         "prompt_n": prompt_n,
@@ -168,6 +174,7 @@ def timings_object(timings: Timings, num_answers: int = 1) -> JsonObject:
         "predicted_per_second": per_second(num_steps, timings.generated_ms),
         "draft_n": timings.draft_tokens,
         "draft_n_accepted": timings.draft_accepted,
+        "drafters": drafters,
     }
 
 

@@ -33,6 +33,12 @@ class EngineMetrics:
         )
         self.draft_tokens = Counter("draft_tokens_total", "Tokens that were drafted.")
         self.draft_accepted = Counter("draft_accepted_total", "Drafted tokens that were right.")
+        self.drafter_tokens = Counter(
+            "drafter_tokens_total", "Tokens that each drafter offered.", "drafter"
+        )
+        self.drafter_accepted = Counter(
+            "drafter_accepted_total", "Tokens of each drafter that were right.", "drafter"
+        )
         self.tool_call_broken = Counter(
             "tool_call_broken_total", "Tool calls that the end of the answer cut."
         )
@@ -70,6 +76,9 @@ class EngineMetrics:
         self.generated_seconds.add(timings.generated_ms / 1000)
         self.draft_tokens.add(timings.draft_tokens)
         self.draft_accepted.add(timings.draft_accepted)
+        for name, offered, accepted in timings.drafters:
+            self.drafter_tokens.add(offered, name)
+            self.drafter_accepted.add(accepted, name)
 
     def note_error(self, code: str) -> None:
         """Count an error that a client got."""

@@ -255,7 +255,8 @@ class Timings:
     """Counts and milliseconds of one request; finite always.
 
     `generated_tokens` counts forced tokens and not the final stop id; `prompt_ms` runs from the
-    request's first pass to its first token, `generated_ms` from there to its end.
+    request's first pass to its first token, `generated_ms` from there to its end. `drafters`: of each
+    that drafted its name, tokens that it offered, and those accepted.
     """
 
     prompt_tokens: int = 0
@@ -265,6 +266,7 @@ class Timings:
     generated_ms: float = 0.0
     draft_tokens: int = 0
     draft_accepted: int = 0
+    drafters: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,15 @@ class RequestDrafts:
         return sum(counts.offered for counts in self.counts.values())
 
     @property
+    def by_drafter(self) -> tuple[tuple[str, int, int], ...]:
+        """Name, offered and accepted tokens of each drafter that offered any."""
+        return tuple(
+            (name, counts.offered, counts.accepted)
+            for name, counts in self.counts.items()
+            if counts.offered
+        )
+
+    @property
     def num_accepted(self) -> int:
         """Those that became part of the answer."""
         return sum(counts.accepted for counts in self.counts.values())

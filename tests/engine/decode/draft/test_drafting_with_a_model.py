@@ -233,3 +233,11 @@ def test_a_head_that_belongs_to_another_model_is_noticed(loaded, tokenizer, capl
         start = replace(starts(tokenizer)[1], request_id=f"r{i}", stop_ids=())
         run(loaded, [start], drafts)
     assert "does not seem to belong to this model" in caplog.text
+
+
+def test_timings_name_what_each_drafter_offered(loaded, tokenizer):
+    _, ends = run(loaded, starts(tokenizer)[:1], drafting(loaded, "both"))
+    timings = ends["r0"].timings
+    assert {name for name, _, _ in timings.drafters} <= {"mtp", "lookup"}
+    assert sum(offered for _, offered, _ in timings.drafters) == timings.draft_tokens > 0
+    assert sum(accepted for _, _, accepted in timings.drafters) == timings.draft_accepted
