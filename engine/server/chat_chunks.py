@@ -159,11 +159,10 @@ def timings_object(timings: Timings, num_answers: int = 1) -> JsonObject:
     prompt_n = max(timings.prompt_tokens - timings.cached_tokens, 0)
     # The first token of an answer comes with the prompt's last pass, before `generated_ms` begins.
     num_steps = max(timings.generated_tokens - num_answers, 0)
-    drafters: dict[str, dict[str, int]] = {}
+    drafters: dict[str, int] = {}
     for name, offered, accepted in timings.drafters:
-        known = drafters.setdefault(name, {"draft_n": 0, "draft_n_accepted": 0})
-        known["draft_n"] += offered
-        known["draft_n_accepted"] += accepted
+        for key, count in ((f"draft_n_{name}", offered), (f"draft_n_{name}_accepted", accepted)):
+            drafters[key] = drafters.get(key, 0) + count
     return {
         "cache_n": timings.cached_tokens,
         "prompt_n": prompt_n,
@@ -174,7 +173,7 @@ def timings_object(timings: Timings, num_answers: int = 1) -> JsonObject:
         "predicted_per_second": per_second(num_steps, timings.generated_ms),
         "draft_n": timings.draft_tokens,
         "draft_n_accepted": timings.draft_accepted,
-        "drafters": drafters,
+        **drafters,
     }
 
 
