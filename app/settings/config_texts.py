@@ -240,40 +240,40 @@ def group_title(group: Group) -> str:
 
 def allowed_in_words(row: ConfigRow) -> str:
     """What a value must be, such as `a whole number from 0 to 65535`."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     match row.kind:
         case Kind.SWITCH:
-            return say(_CONTEXT, "on or off")
+            return translate("RunConfig", "on or off")
         case Kind.CHOICE:
-            return say(_CONTEXT, "one of {choices}").format(choices=", ".join(row.choices))
+            return translate("RunConfig", "one of {choices}").format(choices=", ".join(row.choices))
         case Kind.INTEGER:
-            return _in_range(say(_CONTEXT, "a whole number"), row.limits)
+            return _in_range(translate("RunConfig", "a whole number"), row.limits)
         case Kind.NUMBER:
-            return _in_range(say(_CONTEXT, "a number"), row.limits)
+            return _in_range(translate("RunConfig", "a number"), row.limits)
         case Kind.PATH:
-            return say(_CONTEXT, "a file")
+            return translate("RunConfig", "a file")
         case Kind.LINES:
             if row.limits.min_chars:
-                text = say(_CONTEXT, "texts of {n} characters or more, one a line")
+                text = translate("RunConfig", "texts of {n} characters or more, one a line")
                 return text.format(n=row.limits.min_chars)
-            return say(_CONTEXT, "texts, one a line")
+            return translate("RunConfig", "texts, one a line")
         case _:
-            return say(_CONTEXT, "text")
+            return translate("RunConfig", "text")
 
 
 def _in_range(noun: str, limits: Limits) -> str:
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     low, above, high = limits.low, limits.above, limits.high
     if low is not None and high is not None:
-        text = say(_CONTEXT, "{what} from {low} to {high}")
+        text = translate("RunConfig", "{what} from {low} to {high}")
     elif low is not None:
-        text = say(_CONTEXT, "{what} of {low} or more")
+        text = translate("RunConfig", "{what} of {low} or more")
     elif above is not None and high is not None:
-        text = say(_CONTEXT, "{what} above {above} and up to {high}")
+        text = translate("RunConfig", "{what} above {above} and up to {high}")
     elif above is not None:
-        text = say(_CONTEXT, "{what} above {above}")
+        text = translate("RunConfig", "{what} above {above}")
     elif high is not None:
-        text = say(_CONTEXT, "{what} up to {high}")
+        text = translate("RunConfig", "{what} up to {high}")
     else:
         return noun
     return text.format(what=noun, low=_plain(low), above=_plain(above), high=_plain(high))
