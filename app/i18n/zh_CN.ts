@@ -2056,6 +2056,34 @@
         <translation>并行请求数</translation>
     </message>
     <message>
+        <source>Drafts from the conversation</source>
+        <translation>从会话中起草</translation>
+    </message>
+    <message>
+        <source>Drafts of the draft head</source>
+        <translation>草稿头的草稿长度</translation>
+    </message>
+    <message>
+        <source>Least probability of a draft</source>
+        <translation>草稿的最低概率</translation>
+    </message>
+    <message>
+        <source>Draft vocabulary</source>
+        <translation>草稿词表</translation>
+    </message>
+    <message>
+        <source>Drafts from frequent words</source>
+        <translation>按词频起草</translation>
+    </message>
+    <message>
+        <source>Corpus for these drafts</source>
+        <translation>此类草稿的语料</translation>
+    </message>
+    <message>
+        <source>Learn from requests</source>
+        <translation>从请求中学习</translation>
+    </message>
+    <message>
         <source>Pause for other prompts (ms)</source>
         <translation>读取其他提示时的停顿（毫秒）</translation>
     </message>
@@ -2218,6 +2246,34 @@
     <message>
         <source>Its longest silence (s)</source>
         <translation>其最长静默（秒）</translation>
+    </message>
+    <message>
+        <source>Count what all requests hold for these guesses, and keep the counts in the data folder. The file holds what was said.</source>
+        <translation>统计所有请求中的内容用于这些猜测，并将计数保存在数据文件夹中。该文件包含说过的内容。</translation>
+    </message>
+    <message>
+        <source>A corpus for these guesses, made by `engine lookup build` for this model.</source>
+        <translation>用于这些猜测的语料，由 `engine lookup build` 为此模型生成。</translation>
+    </message>
+    <message>
+        <source>Guess by which tokens followed the same one to four tokens most often, where nothing better is known.</source>
+        <translation>在没有更好依据时，根据同样的一到四个 token 之后最常出现的 token 来猜测。</translation>
+    </message>
+    <message>
+        <source>Tokens that the draft head may guess: `all`, those of a script (`en`, `cjk`, `cyrillic`, each with ASCII), or a file of `python -m tools.draft_vocabulary`. Fewer make each guess cheaper, and leave texts in other scripts without any.</source>
+        <translation>草稿头可猜的 token：`all`、某种文字的（`en`、`cjk`、`cyrillic`，均含 ASCII），或 `python -m tools.draft_vocabulary` 生成的文件。越少则每次猜测越便宜，但其他文字的文本将没有猜测。</translation>
+    </message>
+    <message>
+        <source>The draft head stops guessing at a token that it gives a smaller probability.</source>
+        <translation>草稿头给出的概率低于此值时停止猜测。</translation>
+    </message>
+    <message>
+        <source>Most tokens in a row that the model&apos;s draft head (MTP) may guess; 0 = none.</source>
+        <translation>模型草稿头（MTP）连续可猜的最多 token 数；0 = 无。</translation>
+    </message>
+    <message>
+        <source>Guess the next tokens from what the conversation already holds. Guesses are verified: they make answers faster where text is repeated, and never change them.</source>
+        <translation>从会话已有内容猜测接下来的 token。猜测会被验证：文本重复时回答更快，且从不改变结果。</translation>
     </message>
     <message>
         <source>Model file (GGUF); any shard of a split model. Default: the bundled model.</source>

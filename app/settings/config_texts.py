@@ -26,6 +26,13 @@ LABELS = {
     "requant": QT_TRANSLATE_NOOP("RunConfig", "Projections as Q8_0"),
     "prompt_chunk": QT_TRANSLATE_NOOP("RunConfig", "Prompt chunk"),
     "parallel": QT_TRANSLATE_NOOP("RunConfig", "Requests at once"),
+    "spec_lookup": QT_TRANSLATE_NOOP("RunConfig", "Drafts from the conversation"),
+    "spec_mtp": QT_TRANSLATE_NOOP("RunConfig", "Drafts of the draft head"),
+    "spec_min_p": QT_TRANSLATE_NOOP("RunConfig", "Least probability of a draft"),
+    "spec_vocabulary": QT_TRANSLATE_NOOP("RunConfig", "Draft vocabulary"),
+    "spec_ngram": QT_TRANSLATE_NOOP("RunConfig", "Drafts from frequent words"),
+    "spec_ngram_file": QT_TRANSLATE_NOOP("RunConfig", "Corpus for these drafts"),
+    "spec_ngram_learn": QT_TRANSLATE_NOOP("RunConfig", "Learn from requests"),
     "prompt_slice_ms": QT_TRANSLATE_NOOP("RunConfig", "Pause for other prompts (ms)"),
     "session_cache_mib": QT_TRANSLATE_NOOP("RunConfig", "Memory for conversations (MiB)"),
     "save_sessions": QT_TRANSLATE_NOOP("RunConfig", "Keep conversations on disk"),
@@ -70,6 +77,31 @@ LABELS = {
 }
 
 DESCRIPTIONS = (
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Count what all requests hold for these guesses, and keep the counts in the data folder. The file holds what was said.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig", "A corpus for these guesses, made by `engine lookup build` for this model."
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Guess by which tokens followed the same one to four tokens most often, where nothing better is known.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Tokens that the draft head may guess: `all`, those of a script (`en`, `cjk`, `cyrillic`, each with ASCII), or a file of `python -m tools.draft_vocabulary`. Fewer make each guess cheaper, and leave texts in other scripts without any.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig", "The draft head stops guessing at a token that it gives a smaller probability."
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig", "Most tokens in a row that the model's draft head (MTP) may guess; 0 = none."
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Guess the next tokens from what the conversation already holds. Guesses are verified: they make answers faster where text is repeated, and never change them.",
+    ),
     QT_TRANSLATE_NOOP(
         "RunConfig", "Model file (GGUF); any shard of a split model. Default: the bundled model."
     ),
