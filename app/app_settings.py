@@ -95,7 +95,7 @@ class AppSettingsStore(QObject):
         They hold from now on also when they cannot be written: a full disk must not make a switch
         stand still. The log says that they are lost at the next start.
         """
-        settings = AppSettings.model_validate(settings.model_dump())
+        settings = AppSettings.model_validate(dict(settings))  # a copy with changes is not checked
         if settings == self._value:
             return
         self._value = settings

@@ -16,10 +16,12 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-
-import requests
+from typing import TYPE_CHECKING
 
 from engine.core.errors import EngineError, ParameterValue
+
+if TYPE_CHECKING:  # it takes 70 ms, for which no window should wait
+    import requests
 
 JsonObject = dict[str, object]
 
@@ -106,6 +108,8 @@ class EngineHttp:
         Raises:
             EngineHttpError: no answer, an error, or a connection that broke inside the block.
         """
+        import requests  # noqa: PLC0415  # see above
+
         with self._send("POST", path, body, read_timeout_s, is_stream=True) as response:
             try:
                 yield response
@@ -137,6 +141,8 @@ class EngineHttp:
         *,
         is_stream: bool,
     ) -> Iterator[requests.Response]:
+        import requests  # noqa: PLC0415  # see above
+
         address = self.address
         if address is None:
             raise EngineHttpError(
@@ -166,6 +172,8 @@ class EngineHttp:
     @contextlib.contextmanager
     def _session(self) -> Iterator[requests.Session]:
         """A session that no other request uses meanwhile."""
+        import requests  # noqa: PLC0415  # see above
+
         with self._lock:
             session = self._idle.pop() if self._idle else None
         if session is None:
@@ -180,6 +188,8 @@ class EngineHttp:
 
 def connection_error(error: requests.RequestException, address: EngineAddress) -> EngineHttpError:
     """A connection that could not be made, or broke, as a sentence."""
+    import requests  # noqa: PLC0415  # see above
+
     params = {"url": address.base_url}
     if isinstance(error, requests.ConnectTimeout | requests.ReadTimeout):
         return EngineHttpError(
@@ -228,6 +238,8 @@ def error_of(response: requests.Response, address: EngineAddress) -> EngineHttpE
 
 
 def _json_of(response: requests.Response) -> JsonObject | None:
+    import requests  # noqa: PLC0415  # see above
+
     try:
         content = json.loads(response.content)
     except (ValueError, RecursionError):

@@ -11,7 +11,15 @@ import importlib
 import logging
 
 from PySide6.QtCore import QByteArray, QEvent, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QCloseEvent, QHideEvent, QKeySequence, QResizeEvent, QShortcut, QShowEvent
+from PySide6.QtGui import (
+    QCloseEvent,
+    QHideEvent,
+    QKeySequence,
+    QPaintEvent,
+    QResizeEvent,
+    QShortcut,
+    QShowEvent,
+)
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
 from app.banner import Banner
@@ -53,6 +61,7 @@ class MainWindow(QWidget):
         self._built: dict[View, QWidget] = {}
         self._wanted = View.CHAT
         self._may_close = False
+        self._is_drawn = False
         self.setWindowTitle("Stratum")
         self.setWindowIcon(app_icon())
         self.side_bar = SideBar()
@@ -76,7 +85,6 @@ class MainWindow(QWidget):
         supervisor.state_changed.connect(self.side_bar.show_state)
         QShortcut(QKeySequence("Ctrl+Q"), self, context.requests.quit.emit)
         QShortcut(QKeySequence("Ctrl+W"), self, self.close)
-        QShortcut(QKeySequence("F1"), self, context.requests.show_about.emit)
         self._set_sizes()
 
     @property
@@ -92,7 +100,7 @@ class MainWindow(QWidget):
         """Show a view; when the window is on the screen already, at once."""
         self._wanted = view
         self.side_bar.check(view)
-        if self.isVisible():
+        if self._is_drawn:
             self._show_wanted()
 
     def let_close(self) -> None:
@@ -106,11 +114,19 @@ class MainWindow(QWidget):
         geometry = base64.b64encode(self.saveGeometry().data()).decode()
         store.put(store.value.model_copy(update={"window": geometry}))
 
+    def paintEvent(self, event: QPaintEvent) -> None:  # Qt's name
+        """Once the window itself is on the screen its view is built."""
+        super().paintEvent(event)
+        if not self._is_drawn:
+            self._is_drawn = True
+            QTimer.singleShot(0, self, self._show_wanted)
+
     def showEvent(self, event: QShowEvent) -> None:  # Qt's name
-        """Build the view once the window itself has been drawn."""
+        """Show the view that was asked for while the window was hidden."""
         super().showEvent(event)
         self.side_bar.check(self._wanted)
-        QTimer.singleShot(0, self, self._show_wanted)
+        if self._is_drawn:
+            QTimer.singleShot(0, self, self._show_wanted)
         if not event.spontaneous():
             self.shown_changed.emit(True)
 

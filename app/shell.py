@@ -65,13 +65,13 @@ class Shell(QObject):
         requests.quit.connect(self.quit)
 
     def start(self, *, at_login: bool) -> None:
-        """Show what is to be seen first, and start the engine."""
+        """Show what is to be seen first, and start the engine: it loads while the views are built."""
         if not at_login:
             self.open_view(View.CHAT)
         elif not self.sign.is_there:
             QTimer.singleShot(PANEL_PATIENCE_MS, self, self._need_window)
         if self._context.app_settings.value.starts_model:
-            QTimer.singleShot(0, self, self._context.supervisor.start)
+            self._context.supervisor.start()
 
     def obey(self, request: Request) -> None:
         """Do what a second start asks for."""

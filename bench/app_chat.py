@@ -100,9 +100,18 @@ class Beat:
 class Engine:
     """`engine serve --script`."""
 
-    def __init__(self, folder: Path, text: str, per_s: float) -> None:
-        group = 8
-        answer = {"text": text, "group": group, "delay_ms": 1000 * group / per_s, "times": 0}
+    def __init__(
+        self, folder: Path, text: str, per_s: float, *, prompt_delay_ms: float = 0
+    ) -> None:
+        group = 24
+        answer = {
+            "text": "</think>\n\n" + text,  # the template has begun the thinking
+            "group": group,
+            "delay_ms": 1000 * group / per_s,
+            "times": 0,
+            "prompt_delay_ms": prompt_delay_ms,
+            "prompt_steps": 20,
+        }
         script = {"format": 1, "context": 400_000, "answers": [answer]}
         path = folder / "script.json"
         path.write_text(json.dumps(script), encoding="utf-8")

@@ -28,6 +28,7 @@ from engine import __version__
 from engine.core.catalog_file import PROGRAM_DIR, find_model, load_catalog
 from engine.core.errors import EngineError, InputError, ResourceError
 from engine.core.language import Language, system_language
+from engine.core.setting_paths import whole_path
 from engine.core.settings import load_settings, settings_path
 from installer.i18n.texts import Texts
 
@@ -184,7 +185,7 @@ def _care(options: argparse.Namespace, texts: Texts) -> int:
     )
     from installer.move_data import require_no_pending_move  # noqa: PLC0415
 
-    data_dir = options.data_dir.expanduser().absolute() if options.data_dir else None
+    data_dir = whole_path(options.data_dir) if options.data_dir else None
     care = CareOptions(is_agreed=options.yes, as_json=options.json, data_dir=data_dir)
     if options.move_data:
         return move_here(care, options.move_data, texts)
@@ -227,7 +228,7 @@ def _wizard(options: argparse.Namespace, installation: Installation, texts: Text
         find_model(installation.catalog, options.model)
         changes["model_id"] = options.model
     if options.data_dir is not None:
-        changes["data_dir"] = options.data_dir.expanduser().absolute()
+        changes["data_dir"] = whole_path(options.data_dir)
     if options.context is not None:
         changes["context"] = options.context
     if options.agents:
@@ -276,7 +277,7 @@ def _start_at_login(installation: Installation, texts: Texts) -> int:
 def _start_installed(config: Path | None, texts: Texts) -> int:
     """Start what is installed, and show the chat when it answers."""
     from installer.care import bring_calibration_in_line  # noqa: PLC0415
-    from installer.launch import has_app, last_words, start, wait_until_ready  # noqa: PLC0415
+    from installer.launch import has_app, last_words, start, stays, wait_until_ready  # noqa: PLC0415
 
     if config is None:
         raise ValueError("nothing is installed")
@@ -284,15 +285,18 @@ def _start_installed(config: Path | None, texts: Texts) -> int:
         return 0
     bring_calibration_in_line(config)
     started = start(config)
-    if has_app():
-        return 0
-    sys.stdout.write(texts.say("done.starting") + "\n")
-    sys.stdout.flush()
-    if not wait_until_ready(started, _START_S):
+    if has_app():  # it says the rest itself, in its own window
+        is_there = stays(started)
+    else:
+        sys.stdout.write(texts.say("done.starting") + "\n")
+        sys.stdout.flush()
+        is_there = wait_until_ready(started, _START_S)
+    if not is_there:
         sentence = texts.say("done.not_running", reason=last_words(started.log))
         raise ResourceError(sentence, code="not_running")
-    sys.stdout.write(texts.say("cli.running", url=started.url) + "\n")
-    webbrowser.open(started.url)
+    if not has_app():
+        sys.stdout.write(texts.say("cli.running", url=started.url) + "\n")
+        webbrowser.open(started.url)
     return 0
 
 

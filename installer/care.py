@@ -20,13 +20,15 @@ from pathlib import Path
 from engine.core.catalog_file import PROGRAM_DIR, load_catalog
 from engine.core.config_file import load_config
 from engine.core.errors import EngineError, InputError, ResourceError
+from engine.core.login_start import python_of
+from engine.core.setting_paths import whole_path
 from engine.core.settings import load_settings
 from installer.child import child_environment, detached_flags
 from installer.download.options import DownloadOptions
 from installer.entries import EntrySystem, system_entries
 from installer.i18n.texts import Texts
 from installer.move_data import DataMove, MoveReport, pending_move
-from installer.program import program_version, python_of, read_record
+from installer.program import program_version, read_record
 from installer.repair import Repair, RepairReport
 from installer.running import require_stopped
 from installer.terminal import TerminalProgress, answer_is_yes, say
@@ -206,7 +208,7 @@ def move_here(options: CareOptions, target: Path, texts: Texts) -> int:
         InstallError: it cannot be moved; nothing is lost.
     """
     pending = pending_move()
-    target = target.expanduser().absolute()
+    target = whole_path(target)
     source = pending.source if pending is not None and pending.target == target else options.folder
     names = {"source": str(source), "target": str(target)}
     if not _is_confirmed(options, texts, "move", names):

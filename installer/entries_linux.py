@@ -86,12 +86,12 @@ def desktop_entry(root: Path) -> str:
         "Terminal=false",
         "Categories=Utility;",
         "StartupNotify=true",
-        "Actions=check;",
+        "Actions=care;",
         "",
-        "[Desktop Action check]",
-        "Name=Look at this PC",
-        "Name[zh_CN]=检查这台电脑",
-        f"Exec={exec_word(str(root / 'setup.sh'))} --check",
+        "[Desktop Action care]",
+        "Name=Move, repair, go back",
+        "Name[zh_CN]=移动、修复、退回",
+        f"Exec={exec_word(str(root / 'setup.sh'))} --care",
     ]
     return "\n".join(lines) + "\n"
 

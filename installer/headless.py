@@ -20,6 +20,7 @@ from pathlib import Path
 
 from engine.core.catalog_file import PROGRAM_DIR, find_model
 from engine.core.errors import EngineError, InputError
+from engine.core.setting_paths import whole_path
 from installer.care import bring_calibration_in_line
 from installer.check import check
 from installer.child import child_environment
@@ -164,7 +165,7 @@ class Headless:
         choices = installation.choices
         changes: dict[str, object] = {}
         if options.data_dir is not None:
-            changes["data_dir"] = options.data_dir.expanduser().absolute()
+            changes["data_dir"] = whole_path(options.data_dir)
         if options.is_for_agents is not None:
             changes["is_for_agents"] = options.is_for_agents
         model_id = options.model_id or choices.model_id

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from engine.core.errors import EngineError
 from engine.core.files import read_json, write_json
-from engine.core.setting_paths import UsablePath
+from engine.core.setting_paths import UsablePath, whole_path
 from engine.core.settings import settings_path
 from engine.core.sizes import size_in_words
 from installer.data_folder import owner_of
@@ -170,7 +170,7 @@ class DataMove:
 
     def _go_on_with_pending(self) -> None:
         """Take up an interrupted move, or check that this one can begin."""
-        self.target = self.target.expanduser().absolute()
+        self.target = whole_path(self.target)
         pending = pending_move()
         if pending is not None and pending.target == self.target:
             self.source = pending.source

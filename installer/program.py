@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -178,13 +177,6 @@ def folder_bytes(folder: Path) -> int:
             except OSError:
                 continue
     return total
-
-
-def python_of(root: Path, *, with_window: bool = False) -> Path:
-    """The Python of a program's environment."""
-    if sys.platform == "win32":
-        return root / ".venv" / "Scripts" / ("pythonw.exe" if with_window else "python.exe")
-    return root / ".venv" / "bin" / "python"
 
 
 def is_checkout(root: Path) -> bool:

@@ -17,6 +17,7 @@ from engine.core.errors import EngineError
 from engine.core.files import keep_backup, write_json
 from engine.core.gguf_header import read_model_header
 from engine.core.gpu import probe_gpus
+from engine.core.login_start import is_portable, set_login_start
 from engine.core.machine import probe_machine
 from engine.core.model_numbers import numbers_of_catalog, numbers_of_header
 from engine.core.operating_system import system_name
@@ -25,7 +26,6 @@ from engine.core.placement_hybrid import GPU_ENGINE, best_gpu, place
 from engine.core.settings import Settings, load_settings, save_settings
 from installer.choices import Choices
 from installer.download.installed import InstalledModel
-from installer.login_start import is_portable, set_login_start
 
 logger = logging.getLogger(__name__)
 

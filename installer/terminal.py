@@ -110,6 +110,8 @@ class TerminalProgress:
                 is_end=True,
             )
             return
+        if not progress.total and progress.line:
+            return  # the engine's log; the window shows it when it is asked for
         share = progress.done / progress.total if progress.total else None
         text = progress.line or self._texts.say("tune.running_unknown")
         self._show(text, share, ("tune", text))

@@ -25,12 +25,12 @@ import platformdirs
 
 from engine.core.ascii_folders import cache_folders_of_this_person
 from engine.core.errors import ResourceError
+from engine.core.login_start import is_portable, set_login_start
 from engine.core.settings import settings_path
 from installer.data_folder import Owner, owner_of
 from installer.download.installed import InstalledModel, installed_models, remove_model
 from installer.entries import EntrySystem, MadeEntry, remove_entries
 from installer.errors import InstallError
-from installer.login_start import is_portable, set_login_start
 from installer.program import RELEASE_NAME, folder_bytes, read_record, record_path
 from installer.running import end_all
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.files import replacing
+from engine.core.login_start import python_of
 from engine.core.settings import load_settings
 from installer.child import child_environment, child_flags
 from installer.entries import EntryPlan, EntrySystem, MadeEntry, add_entries, remove_entries
@@ -35,7 +36,6 @@ from installer.program import (
     program_files,
     program_stamp,
     program_version,
-    python_of,
     read_record,
     write_record,
 )

@@ -122,6 +122,27 @@ def _take(out: Path, language: str, suffix: str, *, is_dark: bool) -> None:
         window.page.leave()
         window.close_for_good()
         window.deleteLater()
+    _take_care(out / f"care{suffix}.png", language)
+
+
+def _take_care(path: Path, language: str) -> None:
+    """The window to move, repair and go back."""
+    from PySide6.QtTest import QTest  # noqa: PLC0415  # after the environment is set
+
+    from engine.core.language import Language  # noqa: PLC0415
+    from engine.core.settings import Settings, save_settings  # noqa: PLC0415
+    from installer.i18n.texts import Texts  # noqa: PLC0415
+    from installer.program import FormerProgram  # noqa: PLC0415
+    from installer.wizard.care_window import CareDoors, CareWindow  # noqa: PLC0415
+
+    save_settings(Settings(data_dir=DATA_DIR))
+    former = FormerProgram(root=Path(), version="0.0.9")
+    care = CareWindow(Texts(Language(language)), CareDoors(former_version=lambda: former))
+    care.show()
+    QTest.qWaitForWindowExposed(care)
+    QTest.qWait(300)
+    care.grab().save(str(path))
+    _make_small(path)
 
 
 def _pretend_installed(config: Path) -> None:

@@ -10,24 +10,18 @@ from __future__ import annotations
 import weakref
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import shiboken6
 from PySide6.QtCore import QByteArray, QObject, QRectF, Qt
-from PySide6.QtGui import QColor, QGuiApplication, QIcon, QPainter, QPalette, QPixmap
+from PySide6.QtGui import QAction, QColor, QGuiApplication, QIcon, QPainter, QPalette, QPixmap
 from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QAbstractButton
 
 from engine.core.catalog_file import PROGRAM_DIR
 
 ICONS_DIR = PROGRAM_DIR / "assets" / "icons"
 _SIDES = (16, 20, 24, 32, 48, 64)
-
-
-class TakesIcon(Protocol):
-    """A button or an action."""
-
-    def setIcon(self, icon: QIcon, /) -> None:  # noqa: N802  # Qt's name
-        """Show an icon."""
 
 
 @lru_cache(maxsize=1)
@@ -88,7 +82,7 @@ def render_svg(data: bytes, side: int) -> QPixmap:
 class _Follower(QObject):
     """Draws its parent's icon anew when the colours of the application change."""
 
-    def __init__(self, target: QObject, name: str) -> None:
+    def __init__(self, target: QAbstractButton | QAction, name: str) -> None:
         super().__init__(target)
         self._name = name
         _followers.add(self)
@@ -101,7 +95,7 @@ class _Follower(QObject):
 
     def draw(self) -> None:
         """Give the parent its icon in the colours of now."""
-        cast("TakesIcon", self.parent()).setIcon(icon(self._name))
+        cast("QAbstractButton | QAction", self.parent()).setIcon(icon(self._name))
 
 
 # An event filter on the application would cost each icon a call for every event of the program.

@@ -13,12 +13,12 @@ from typing import BinaryIO, cast
 
 from app.supervisor.family import Family, GroupFamily, JobFamily
 from app.supervisor.windows_job import CREATE_SUSPENDED, Job
-from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.error_lines import VARIABLE
 
 logger = logging.getLogger(__name__)
 
 _LEASH = Path(__file__).with_name("leash.py")
+_PROGRAM_DIR = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def engine_environment(environment: Mapping[str, str] = os.environ) -> dict[str,
     return {**environment, "PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1", VARIABLE: "1"}
 
 
-def launch(command: Sequence[str], *, cwd: Path = PROGRAM_DIR) -> Launched:
+def launch(command: Sequence[str], *, cwd: Path = _PROGRAM_DIR) -> Launched:
     """Start a program.
 
     Linux ties it to the *thread* that calls this: it is killed when that thread ends.

@@ -27,7 +27,7 @@ from engine.core.errors import EngineError, ParameterValue
 from engine.core.settings import live_engine_record
 
 # An engine that has just taken its port needs some time until it answers there.
-ADOPTION_PATIENCE_S = 20.0
+ADOPTION_PATIENCE_S = 60.0
 ADOPTION_PAUSE_S = 0.2
 ANSWER_S = 3.0
 PORTS_TO_TRY = 50

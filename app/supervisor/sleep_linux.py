@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from typing import Any
 
 from PySide6.QtCore import SLOT, QObject, Slot
 from PySide6.QtDBus import (
@@ -25,7 +26,8 @@ _SERVICE = "org.freedesktop.login1"
 _PATH = "/org/freedesktop/login1"
 _INTERFACE = "org.freedesktop.login1.Manager"
 _SIGNAL = "PrepareForSleep"
-_SLOT = SLOT("_prepare(bool)").encode()
+# A str, whatever the stubs say: bytes are refused (PySide 6.12).
+_SLOT: Any = SLOT("_prepare(bool)")
 
 
 class LogindWatch(SleepWatch):

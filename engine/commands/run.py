@@ -291,7 +291,9 @@ def _answer(
     def constrain(wanted: Start) -> AnswerConstraint:
         return AnswerConstraint(wanted, GrammarVocabulary(chat.tokenizer))
 
-    generation = Generation(loaded.model, start, loaded.limits, constrain=constrain)
+    generation = Generation(
+        loaded.model, start, loaded.limits, constrain=constrain, drafting=loaded.drafting
+    )
     for token in generation:
         update = answer.push([token.token_id])
         if printer is not None:

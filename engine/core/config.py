@@ -140,6 +140,41 @@ class RunConfig(BaseModel):
         "prompt is read, in milliseconds. More reads prompts faster, less keeps answers fluent.",
     )
 
+    # -- drafts ----------------------------------------------------------------------------------
+    spec_lookup: bool = Field(
+        default=True,
+        description="Guess the next tokens from what the conversation already holds. Guesses are "
+        "verified: they make answers faster where text is repeated, and never change them.",
+    )
+    spec_mtp: Annotated[int, Field(ge=0, le=8)] = Field(
+        default=3,
+        description="Most tokens in a row that the model's draft head (MTP) may guess; 0 = none.",
+    )
+    spec_min_p: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="The draft head stops guessing at a token that it gives a smaller probability.",
+    )
+    spec_vocabulary: str = Field(
+        default="all",
+        description="Tokens that the draft head may guess: `all`, those of a script (`en`, `cjk`, "
+        "`cyrillic`, each with ASCII), or a file of `python -m tools.draft_vocabulary`. Fewer make "
+        "each guess cheaper, and leave texts in other scripts without any.",
+    )
+    spec_ngram: bool = Field(
+        default=False,
+        description="Guess by which tokens followed the same one to four tokens most often, where "
+        "nothing better is known.",
+    )
+    spec_ngram_file: UsablePath | None = Field(
+        default=None,
+        description="A corpus for these guesses, made by `engine lookup build` for this model.",
+    )
+    spec_ngram_learn: bool = Field(
+        default=False,
+        description="Count what all requests hold for these guesses, and keep the counts in the "
+        "data folder. The file holds what was said.",
+    )
+
     # -- sessions --------------------------------------------------------------------------------
     session_cache_mib: Annotated[int, Field(ge=0)] | None = Field(
         default=None,

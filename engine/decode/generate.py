@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from engine.core.errors import EngineError
 from engine.decode.constraint import AnswerConstraint
+from engine.decode.draft.drafting import Drafting
 from engine.sequence.scheduler import Event, LanguageModel, Scheduler, SchedulerLimits
 from engine.worker.messages import (
     Done,
@@ -49,6 +50,7 @@ class Generation(Iterator[GeneratedToken]):
         limits: SchedulerLimits,
         on_progress: Callable[[PromptProgress], None] | None = None,
         constrain: Callable[[Start], AnswerConstraint] | None = None,
+        drafting: Drafting | None = None,
     ) -> None:
         """Begin.
 
@@ -58,12 +60,15 @@ class Generation(Iterator[GeneratedToken]):
             limits: sizes that it is held to.
             on_progress: told how far the prompt has been read.
             constrain: makes what holds the answer to its form, if the request asks for one.
+            drafting: guesses tokens.
         """
         self.done: Done | None = None
         self._request_id = start.request_id
         self._tokens: deque[GeneratedToken] = deque()
         self._on_progress = on_progress
-        self._scheduler = Scheduler(model, limits, self._receive, constrain=constrain)
+        self._scheduler = Scheduler(
+            model, limits, self._receive, constrain=constrain, drafting=drafting
+        )
         self._scheduler.submit(start)
 
     def __next__(self) -> GeneratedToken:
@@ -108,6 +113,7 @@ def generate(
     max_tokens: int,
     stop_ids: Sequence[int],
     limits: SchedulerLimits,
+    drafting: Drafting | None = None,
 ) -> Generation:
     """The answer to a prompt; the final stop id, if any, is its last token."""
     start = Start(
@@ -117,4 +123,4 @@ def generate(
         stop_ids=tuple(stop_ids),
         sampling=sampling,
     )
-    return Generation(model, start, limits)
+    return Generation(model, start, limits, drafting=drafting)

@@ -122,6 +122,11 @@ class AnswerRules:
         self._has_budget = start.think_budget > 0
         self._recent: deque[int] = deque(maxlen=MAX_CHARACTER_BYTES)
 
+    @property
+    def num_left(self) -> int:
+        """Tokens that may still come."""
+        return self._room - self.num_generated
+
     def drop_late(self, forced: deque[int]) -> None:
         """Drop tokens that were to close thinking which the model has closed meanwhile."""
         if not self._is_thinking and self._start.think_close_id in forced:

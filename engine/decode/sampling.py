@@ -71,17 +71,18 @@ class Sampler:
         self._draw = new_draw(_settings(params, self._biases))
         self._drawn_from: object = None  # arrays of the penalties that `_draw` reads
 
-    def sample(self, logits: FloatArray, *, use_penalties: bool = True) -> int:
+    def sample(self, logits: FloatArray, *, use_penalties: bool = True, ahead: int = 0) -> int:
         """The next token's id; `logits` `[V]` is not changed.
 
-        `note` must be told every token that becomes part of the answer, this one too.
+        `note` must be told every token that becomes part of the answer, this one too. With `ahead`,
+        drawn as the token that comes so many tokens after the next one will be.
 
         Raises:
             BadLogitsError: a logit is NaN or plus infinity, or all are minus infinity.
         """
         use_penalties = use_penalties and self._penalties.is_active
         if self._draw is not None:
-            return self._drawn(self._draw, logits, use_penalties=use_penalties)
+            return self._drawn(self._draw, logits, ahead, use_penalties=use_penalties)
         if not np.isfinite(logits.max()):
             raise _bad_logits()
         if use_penalties or self._biases.is_active:
@@ -93,7 +94,7 @@ class Sampler:
         params = self._params
         if params.temperature == 0:
             return int(np.argmax(logits))
-        u = uniform(params.seed, self.num_seen)
+        u = uniform(params.seed, self.num_seen + ahead)
         if 0 < params.top_k <= FEW_CANDIDATES:
             return draw_of_few(logits, params, u)
         ids, probabilities = candidates(logits, params)
@@ -104,7 +105,7 @@ class Sampler:
         self.num_seen += 1
         self._penalties.note(token_id)
 
-    def _drawn(self, draw: HostDraw, logits: FloatArray, *, use_penalties: bool) -> int:
+    def _drawn(self, draw: HostDraw, logits: FloatArray, ahead: int, *, use_penalties: bool) -> int:
         num_seen = 0
         if use_penalties:
             penalties = self._penalties
@@ -112,7 +113,7 @@ class Sampler:
             if penalties.ids is not self._drawn_from:
                 self._drawn_from = penalties.ids
                 draw.use_seen(penalties.ids, penalties.counts)
-        token_id = draw.draw(logits, self.num_seen, num_seen)
+        token_id = draw.draw(logits, self.num_seen + ahead, num_seen)
         if token_id is None:
             raise _bad_logits()
         return token_id

@@ -59,6 +59,8 @@ FEATURES: dict[str, tuple[str, ...]] = {
     ),
     "library.cpp": (),
     "draw.cpp": (),
+    "lookup.cpp": (),
+    "ngram.cpp": (),
     "replay.cpp": (),
     "threads.cpp": (),
     "cpu.cpp": (),

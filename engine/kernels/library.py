@@ -101,8 +101,23 @@ class HostLibrary:
         self._dll.stratum_draw.argtypes = [_POINTER, _POINTER, _INTEGER, _INTEGER]
         self.draw: Callable[[int, int, int, int], int] = self._dll.stratum_draw
         self._dll.stratum_check_array.argtypes = [*[_POINTER] * 3, _INTEGER, _POINTER, _POINTER]
+        self.lookup_append = self._function("stratum_lookup_append", ctypes.c_int32, "ppi")
+        self.lookup_draft = self._function("stratum_lookup_draft", _INTEGER, "piip")
+        self.lookup_play = self._function("stratum_lookup_play", ctypes.c_int32, "ppiiip")
+        self.ngram_append = self._function("stratum_ngram_append", ctypes.c_int32, "ppii")
+        self.ngram_move = self._function("stratum_ngram_move", None, "pp")
+        self.ngram_draft = self._function("stratum_ngram_draft", _INTEGER, "ppppii")
+        self.ngram_play = self._function("stratum_ngram_play", ctypes.c_int32, "ppppiipp")
+        self.ngram_put = self._function("stratum_ngram_put", None, "pipi")
         features = int(self._dll.stratum_cpu_features())
         self.variants = tuple(name for name, bit in VARIANTS.items() if features & bit)
+
+    def _function(self, name: str, result: type | None, kinds: str) -> HostFunction:
+        """A function that needs no context and no instruction set."""
+        function: HostFunction = self._dll[name]
+        function.restype = result  # type: ignore[attr-defined]
+        function.argtypes = [_KINDS[kind] for kind in kinds]  # type: ignore[attr-defined]
+        return function
 
     def operations(self, variant: str) -> dict[str, HostFunction]:
         """The functions of a variant by name; each takes the context first and returns a status."""

@@ -84,6 +84,11 @@ class PageTable:
         self._pool = pool
         self.pages: list[int] = []
 
+    @property
+    def page_tokens(self) -> int:
+        """Positions of a page."""
+        return self._pool.page_tokens
+
     def make_writable(self, first: int, stop: int) -> list[tuple[int, int]]:
         """Provide unshared pages for positions first..stop-1, and pages up to there.
 

@@ -28,7 +28,7 @@ from engine.model.layers import Layer
 from engine.model.limits import ModelLimits
 from engine.model.mtp_layouts import MtpNames, find_mtp_names
 from engine.model.pools import kv_pool
-from engine.model.tensor_parts import column_range
+from engine.model.tensor_parts import column_range, row_selection
 from engine.model.weights import LayerWeights, TrunkWeights, WeightLoader
 from engine.model.workspace import Workspace
 from engine.ops.base import Ops
@@ -40,9 +40,10 @@ from engine.sequence.rope import RopeAngles
 from engine.sequence.state import SequenceState
 
 if TYPE_CHECKING:
-    from engine.gguf.reader import GgufFile
+    from engine.gguf.reader import GgufFile, Tensor
 
 FloatArray = npt.NDArray[np.float32]
+IdArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +51,8 @@ class MtpWeights:
     """The head's weights; embedding and output are the trunk's unless the head has its own."""
 
     embedding: Matrix  # (V, H)
-    output: Matrix  # (V, H)
+    output: Matrix  # (V, H), or (D, H) for a part of the vocabulary
+    draft_ids: IdArray | None  # (D,) the tokens of that part; None = all
     fc_embedding: Matrix  # (H, H)
     fc_hidden: Matrix  # (H, H)
     embedding_norm: FloatArray  # (H,)
@@ -97,6 +99,7 @@ class MtpHead:
         hc, H = config.num_streams, config.hidden_size
         self._normed = ops.zeros((limits.max_rows, hc * H))
         self._embedded = ops.zeros((limits.max_rows, H))
+        self._logits = ops.zeros((0, config.vocab_size))  # of a part: the rest is minus infinity
         self._plans = PlanBuilder(
             max_rows=limits.max_rows,
             max_sequences=limits.max_sequences,
@@ -130,7 +133,10 @@ class MtpHead:
     def _compute(self, entries: Sequence[DraftEntry], num_rows: int) -> PassResult:
         ops, weights, config = self._ops, self._weights, self.config
         plan = self._plans.build(
-            [PlannedRows(e.state, e.state.mtp_length, e.next_tokens) for e in entries]
+            [
+                PlannedRows(e.state, e.state.mtp_length, e.next_tokens, e.state.mtp_base)
+                for e in entries
+            ]
         )
         rows = self._workspace.rows(num_rows)
         normed, embedded = self._normed[:num_rows], self._embedded[:num_rows]
@@ -157,8 +163,22 @@ class MtpHead:
         if len(wanted):
             np.take(rows.streams, wanted, axis=0, out=streams)
             ops.hc_mix(weights.exit_mix, streams, mixed, None)
-            ops.matmul([weights.output], mixed, [logits])
+            logits = self._head_logits(mixed, logits)
         return PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
+
+    def _head_logits(self, mixed: FloatArray, logits: FloatArray) -> FloatArray:
+        """Logits `[n, V]` of mixed rows; minus infinity for tokens that are never drafted."""
+        weights, count = self._weights, len(mixed)
+        ids = weights.draft_ids
+        if ids is None:
+            self._ops.matmul([weights.output], mixed, [logits])
+            return logits
+        if count > len(self._logits):
+            self._logits = np.full((count, self.config.vocab_size), -np.inf, np.float32)
+        part = np.empty((count, len(ids)), np.float32)
+        self._ops.matmul([weights.output], mixed, [part])
+        self._logits[:count, ids] = part
+        return self._logits[:count]
 
     def _check(self, entries: Sequence[DraftEntry]) -> int:
         num_rows = sum(len(e.next_tokens) for e in entries)
@@ -186,8 +206,21 @@ def load_mtp(
     *,
     is_sidecar: bool,
     requant: bool = False,
+    output: Tensor | None = None,
+    draft_ids: IdArray | None = None,
 ) -> MtpHead:
     """The draft head of a file, for this trunk.
+
+    Args:
+        trunk: the trunk's sizes.
+        limits: sizes of buffers.
+        ops: what computes.
+        trunk_weights: embedding and output, for a head that has none of its own.
+        file: the model's file, or the head's own.
+        is_sidecar: whether it is the head's own.
+        requant: hold stream projections of 16 or 32 bits as Q8_0.
+        output: the trunk's output tensor, needed for a part of the vocabulary.
+        draft_ids: the only tokens that may be drafted; None = all.
 
     Raises:
         ModelFileError: the file holds no head that fits, or one of an unknown layout.
@@ -203,14 +236,20 @@ def load_mtp(
         fc_hidden = ops.matrix(column_range(joined, H, 2 * H))
     else:
         fc_embedding, fc_hidden = (loader.matrix(name) for name in names.separate)
-    embedding, output = trunk_weights.embedding, trunk_weights.output
+    embedding, head = trunk_weights.embedding, trunk_weights.output
     if is_sidecar and "token_embd.weight" in file.tensors:
         embedding = loader.matrix("token_embd.weight")
     if is_sidecar and "output.weight" in file.tensors:
-        output = loader.matrix("output.weight")
+        output = file.tensors["output.weight"]
+        head = loader.matrix("output.weight")
+    if draft_ids is None or output is None:
+        draft_ids = None
+    else:
+        head = ops.matrix(row_selection(output, draft_ids))
     weights = MtpWeights(
         embedding=embedding,
-        output=output,
+        output=head,
+        draft_ids=draft_ids,
         fc_embedding=fc_embedding,
         fc_hidden=fc_hidden,
         embedding_norm=loader.vector(names.embedding_norm).reshape(-1),

@@ -10,6 +10,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.core.ggml_types import GgmlType, row_bytes
 from engine.core.requant import REQUANT_TYPE
@@ -31,6 +32,12 @@ def row_range(tensor: Tensor, start: int, stop: int) -> Tensor:
     parts = tensor.data.reshape(count, rows, tensor.row_bytes)[:, start:stop]
     data = np.ascontiguousarray(parts).reshape(-1)
     return Tensor(tensor.name, tensor.type, (count, stop - start, columns), data)
+
+
+def row_selection(tensor: Tensor, rows: npt.NDArray[np.int64]) -> Tensor:
+    """Some rows of a 2-D tensor, in this order; a copy."""
+    data = tensor.data.reshape(tensor.shape[0], tensor.row_bytes)[rows]
+    return Tensor(tensor.name, tensor.type, (len(rows), tensor.shape[1]), data.reshape(-1))
 
 
 def column_range(tensor: Tensor, start: int, stop: int) -> Tensor:

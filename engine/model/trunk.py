@@ -23,7 +23,7 @@ from engine.core.model_config import ModelConfig
 from engine.memory.kv_pages import PagePool
 from engine.model.layers import Layer
 from engine.model.limits import ModelLimits
-from engine.model.mtp import MtpHead, load_mtp
+from engine.model.mtp import IdArray, MtpHead, load_mtp
 from engine.model.passes import PassMaker
 from engine.model.ple_hash import PleHash
 from engine.model.pools import delta_pool, kv_pool, ple_pool
@@ -123,6 +123,7 @@ class Model:
         mtp_file: GgufFile | None = None,
         *,
         requant: bool = False,
+        draft_ids: IdArray | None = None,
     ) -> Model:
         """Load a model, with the draft head that lies in the file or in a file of its own.
 
@@ -133,19 +134,22 @@ class Model:
             progress: called with (layers done, layers in all).
             mtp_file: a draft head's file; wins over one in the model's file.
             requant: hold stream projections of 16 or 32 bits as Q8_0.
+            draft_ids: the only tokens that the draft head may propose; None = all.
 
         Raises:
             ModelFileError: the file is no model that we know, or damaged.
             ResourceError: there is not enough memory for its states and buffers.
         """
         try:
-            return cls._load(file, ops, limits, progress, mtp_file, requant=requant)
+            model = cls._load(file, ops, limits, progress, requant=requant)
+            model._add_head(file, mtp_file, requant=requant, draft_ids=draft_ids)
         except MemoryError as error:
             raise ResourceError(
                 f"There is not enough memory for {limits.max_sequences} conversations of "
                 f"{limits.context} tokens with this model; choose a smaller context.",
                 code="out_of_memory",
             ) from error
+        return model
 
     @classmethod
     def _load(
@@ -154,26 +158,36 @@ class Model:
         ops: Ops,
         limits: ModelLimits,
         progress: Progress | None,
-        mtp_file: GgufFile | None,
         *,
         requant: bool,
     ) -> Model:
         config = ModelConfig.from_metadata(file.metadata, file.tensors)
         loader = WeightLoader(config, file.tensors, ops, limits.context, requant=requant)
-        weights = loader.trunk(progress)
-        model = cls(config, limits, ops, weights)
-        if mtp_file is not None or config.num_mtp_layers:
-            model.mtp = load_mtp(
-                config,
-                limits,
-                ops,
-                weights,
-                file if mtp_file is None else mtp_file,
-                is_sidecar=mtp_file is not None,
-                requant=requant,
-            )
-            model.store.kv.append(model.mtp.kv)
-        return model
+        return cls(config, limits, ops, loader.trunk(progress))
+
+    def _add_head(
+        self,
+        file: GgufFile,
+        mtp_file: GgufFile | None,
+        *,
+        requant: bool,
+        draft_ids: IdArray | None,
+    ) -> None:
+        """The draft head of a file of its own, or else that of the model's file."""
+        if mtp_file is None and not self.config.num_mtp_layers:
+            return
+        self.mtp = load_mtp(
+            self.config,
+            self.limits,
+            self.ops,
+            self.weights,
+            file if mtp_file is None else mtp_file,
+            is_sidecar=mtp_file is not None,
+            requant=requant,
+            output=file.tensors.get("output.weight", file.tensors["token_embd.weight"]),
+            draft_ids=draft_ids,
+        )
+        self.store.kv.append(self.mtp.kv)
 
     def _make_layer(self, layer_idx: int) -> Layer:
         config, limits, ops, store = self.config, self.limits, self.ops, self.store

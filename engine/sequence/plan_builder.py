@@ -16,11 +16,19 @@ _KEPT_ROWS = 16  # plans of passes with at most so many rows are kept: they come
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedRows:
-    """Rows of one sequence: tokens for the positions from `first` on."""
+    """Rows of one sequence: tokens for the positions from `first` on.
+
+    Attributes:
+        state: the sequence.
+        first: position of the first row.
+        token_ids: one for each row.
+        base: where the cache begins that they read, at a page's start; nothing before exists.
+    """
 
     state: SequenceState
     first: int
     token_ids: Sequence[int]
+    base: int = 0
 
 
 class PlanBuilder:
@@ -58,20 +66,24 @@ class PlanBuilder:
     def build(self, entries: Sequence[PlannedRows]) -> PassPlan:
         """The plan, as views that the next call overwrites."""
         a = self._arrays
-        if all(len(e.token_ids) == 1 and e.state.rope.is_text for e in entries):
+        if all(len(e.token_ids) == 1 and e.state.rope.is_text and not e.base for e in entries):
             return self._build_steps(entries)
         row = 0
         for s, entry in enumerate(entries):
             state, count = entry.state, len(entry.token_ids)
             part = slice(row, row + count)
             a.token_ids[part] = entry.token_ids
-            a.positions[part] = range(entry.first, entry.first + count)
+            first = entry.first - entry.base
+            a.positions[part] = range(first, first + count)
             a.row_seq[part] = s
             a.seq_start[s] = row
             a.seq_slot[s] = state.slot
             a.seq_half[s] = state.half
-            a.seq_length[s] = entry.first
-            self._write_pages(s, state.pages.pages)
+            a.seq_length[s] = first
+            pages = state.pages.pages
+            if entry.base:
+                pages = pages[entry.base // state.pages.page_tokens :]
+            self._write_pages(s, pages)
             self._write_angles(state.rope, entry.first, part)
             row += count
         num_sequences = len(entries)

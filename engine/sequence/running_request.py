@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.decode.constraint import AnswerConstraint
+from engine.decode.draft.drafting import RequestDrafts
 from engine.decode.logprobs import token_logprobs
 from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
@@ -48,6 +49,7 @@ class RunningRequest:
         forced: tokens that follow the next one.
         shortage: why the request pauses: no pages are left.
         is_held: it pauses because nobody takes its tokens.
+        drafts: what may come next; None = nothing is drafted.
     """
 
     start: Start
@@ -64,6 +66,7 @@ class RunningRequest:
     is_cancelled: bool = False
     shortage: str = ""
     is_held: bool = False
+    drafts: RequestDrafts | None = None
 
     def __post_init__(self) -> None:
         self.tokens = list(self.start.prompt)
@@ -120,6 +123,8 @@ class RunningRequest:
             prompt_ms=(first_at - self.began_at) * 1000,
             generated_tokens=self.rules.num_generated,
             generated_ms=(now - first_at) * 1000,
+            draft_tokens=0 if self.drafts is None else self.drafts.num_offered,
+            draft_accepted=0 if self.drafts is None else self.drafts.num_accepted,
         )
 
     def _draw(self, logits: FloatArray) -> int:

@@ -59,6 +59,7 @@ class _Entry(BaseModel):
 
     length: int = Field(ge=1)
     mtp_length: int = Field(ge=0)
+    mtp_base: int = Field(default=0, ge=0)
     token_tail: list[int]
     pages: list[int]
     kind: int = Field(ge=0, le=2)
@@ -165,6 +166,7 @@ def _entry(kept: Kept, number: dict[int, int], lines: dict[int, int]) -> _Entry:
     return _Entry(
         length=checkpoint.length,
         mtp_length=checkpoint.mtp_length,
+        mtp_base=checkpoint.mtp_base,
         token_tail=list(checkpoint.token_tail),
         pages=[number[page] for page in checkpoint.pages.pages],
         kind=int(kept.kind),
@@ -200,6 +202,8 @@ def _read_header(file: BinaryIO, key: str, store: StateStore) -> _Header:
         num_pages = -(-max(entry.length, entry.mtp_length) // page_tokens)
         is_sound = (
             len(entry.pages) == num_pages
+            and entry.mtp_base <= max(entry.mtp_length, entry.length)
+            and entry.mtp_base % page_tokens == 0
             and len(set(entry.pages)) == num_pages
             and all(0 <= page < header.num_pages for page in entry.pages)
             and len(entry.token_tail) == min(store.num_tail_tokens, entry.length)
@@ -282,6 +286,7 @@ def _checkpoint(
         length=entry.length,
         token_tail=tuple(entry.token_tail),
         mtp_length=entry.mtp_length,
+        mtp_base=entry.mtp_base,
         rope=rope,
         pages=table,
         fixed=fixed[:-1] if entry.has_streams else fixed,

@@ -20,7 +20,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -28,8 +28,10 @@ import numpy.typing as npt
 
 from engine.core.errors import EngineError, ResourceError
 from engine.decode.constraint import AnswerConstraint
+from engine.decode.draft.drafting import Computed, Drafting
 from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
+from engine.decode.verify import Verified, verify
 from engine.ops.base import CHUNK_TOKENS
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted, PassResult
 from engine.sequence.pass_budget import PassBudget
@@ -100,11 +102,17 @@ class _Part:
 
     request: RunningRequest
     num_rows: int
+    drafts: Sequence[int] = ()  # rows behind them, which may turn out to be wrong
 
     @property
     def is_last(self) -> bool:
         """Whether these rows complete what is to be computed, so that a token can be chosen."""
         return self.num_rows == self.request.num_pending
+
+    @property
+    def num_computed(self) -> int:
+        """Rows with those of drafts."""
+        return self.num_rows + len(self.drafts)
 
 
 class Scheduler:
@@ -120,10 +128,11 @@ class Scheduler:
         constrain: makes what holds a request's answer to its form; None = answers are free.
         is_ready: whether `constrain` can do so at once; others are served before that.
         token_bytes: what a token stands for; None = thinking may be ended inside a character.
+        drafting: guesses tokens, to be verified several at a time; None = nothing is guessed.
         new_sampler: makes what chooses a request's tokens.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # parts that a caller may leave out
         self,
         model: LanguageModel,
         limits: SchedulerLimits,
@@ -134,6 +143,7 @@ class Scheduler:
         constrain: Callable[[Start], AnswerConstraint] | None = None,
         is_ready: Callable[[Start], bool] = lambda _: True,
         token_bytes: Callable[[int], bytes] | None = None,
+        drafting: Drafting | None = None,
         new_sampler: Callable[[SamplingParams], Sampler] = Sampler,
     ) -> None:
         self._model = model
@@ -145,6 +155,8 @@ class Scheduler:
         self._constrain = constrain
         self._is_ready = is_ready
         self._token_bytes = token_bytes
+        self._drafting = drafting
+        self._has_windows_alone = False  # the newest step, so that its time tells what windows cost
         self._new_sampler = new_sampler
         self._waiting: deque[Start] = deque()
         self._running: list[RunningRequest] = []
@@ -250,8 +262,13 @@ class Scheduler:
         self._admit()
         parts = self._choose_parts()
         if parts:
+            began_at = self._clock()
+            self._has_windows_alone = False
             self._run(parts)
             self._end_cancelled()
+            if self._drafting is not None and self._has_windows_alone:
+                num_rows = sum(part.num_computed for part in parts)
+                self._drafting.note_step(num_rows, self._clock() - began_at)
         elif self._running and not any(request.is_held for request in self._running):
             youngest = self._running[-1]
             self._end(youngest, "error", youngest.shortage)
@@ -298,8 +315,17 @@ class Scheduler:
                 forced=forced,
             )
             self._running.append(request)
-            request.visit.resume(state)
+            if self._drafting is not None:
+                self._drafting.begin(request)
+            self._resume(request)
             self._report_prompt(request)
+
+    def _resume(self, request: RunningRequest) -> bool:
+        """Go on from what is warm; whether that brought the request any further."""
+        has_moved = request.visit.resume(request.state)
+        if has_moved and self._drafting is not None:
+            self._drafting.resumed(request)
+        return has_moved
 
     def _next_waiting(self) -> Start | None:
         """The request that has waited longest of those that can begin."""
@@ -317,11 +343,11 @@ class Scheduler:
         windows = self._windows()
         if len(windows) == len(self._running):
             return windows
-        room = self._limits.prompt_chunk - sum(part.num_rows - 1 for part in windows)
+        room = self._limits.prompt_chunk - sum(part.num_computed - 1 for part in windows)
         if windows:
             room = min(room, self._budget.most_rows(self._limits.prompt_chunk))
         prompts = self._prompts(room)
-        num_rows = sum(part.num_rows for part in (*windows, *prompts))
+        num_rows = sum(part.num_computed for part in (*windows, *prompts))
         if windows and prompts and not self._budget.is_short(num_rows):
             return windows if self._is_window_due() else prompts
         return [*windows, *prompts]
@@ -340,8 +366,12 @@ class Scheduler:
             if not request.is_window:
                 continue
             num_rows = min(request.num_pending, room + 1)
-            parts.append(_Part(request, num_rows))
             room -= num_rows - 1
+            drafts: Sequence[int] = ()
+            if self._drafting is not None and num_rows == 1:
+                drafts = self._drafting.drafts_of(request, room)
+                room -= len(drafts)
+            parts.append(_Part(request, num_rows, drafts))
         return parts
 
     def _prompts(self, room: int) -> list[_Part]:
@@ -351,7 +381,7 @@ class Scheduler:
         for request in self._running:
             if request.shortage or request.is_held or request.is_window:
                 continue
-            if request.visit.resume(request.state):  # others have read its beginning meanwhile
+            if self._resume(request):  # others have read its beginning meanwhile
                 self._report_prompt(request)
             if not request.visit.should_wait(ahead):
                 ahead.append(request.visit)
@@ -373,6 +403,11 @@ class Scheduler:
         try:
             result = self._compute(parts)
         except EngineError as error:
+            if any(part.drafts for part in parts):  # there may be no room for what is only guessed
+                rest = [replace(p, drafts=()) for p in parts if not p.request.is_cancelled]
+                if rest:
+                    self._run(rest)
+                return
             if len(parts) == 1:
                 self._set_back(parts[0].request, error)
                 return
@@ -384,29 +419,85 @@ class Scheduler:
             return
         if result is None:
             return
-        rows_of_logits = iter(result.logits)  # one for each part that has all its rows
+        firsts = [part.request.state.length for part in parts]
+        chosen: list[Verified | EngineError | None] = []
+        row = 0  # of the logits, which those parts have that have all their rows
         for part in parts:
-            request, is_last = part.request, part.is_last
-            logits = next(rows_of_logits) if is_last else None
+            stop = row + (1 + len(part.drafts) if part.is_last else 0)
+            chosen.append(self._choose(part, result.logits[row:stop]))
+            row = stop
+        self._tell_drafting(parts, firsts, chosen, result)
+        for part, outcome in zip(parts, chosen, strict=True):
+            part.request.visit.note(part.request.state)
+            if not part.request.is_cancelled and outcome is not None:
+                self._send(part.request, outcome)
+
+    def _choose(self, part: _Part, logits: FloatArray) -> Verified | EngineError | None:
+        """Choose what follows a part, and commit what is part of the answer by now.
+
+        Args:
+            part: what was computed.
+            logits: `[n, V]`, of its newest rows.
+        """
+        request = part.request
+        if request.is_cancelled or not part.is_last:
             request.state.commit(part.num_rows)
-            request.visit.note(request.state)
-            if request.is_cancelled:
-                continue
-            if request.first_token_at is None:
+            if not request.is_cancelled and request.first_token_at is None:
                 self._report_prompt(request)
-            if logits is not None:
-                self._choose_token(request, logits)
+            return None
+        if request.first_token_at is None:
+            request.first_token_at = self._clock()
+            self._report_prompt(request, part.num_rows)
+        try:
+            verified = verify(request, logits, part.drafts)
+        except EngineError as error:
+            request.state.commit(part.num_rows)
+            return error
+        request.state.commit(part.num_rows + verified.num_accepted)
+        if part.drafts and self._drafting is not None:
+            self._drafting.note(request, len(part.drafts), verified.num_accepted)
+        return verified
+
+    def _send(self, request: RunningRequest, outcome: Verified | EngineError) -> None:
+        """Send what follows in an answer."""
+        if isinstance(outcome, EngineError):
+            logger.info("no token could be chosen: %s", outcome)  # the sentence goes to the person
+            self._end(request, "error", outcome.message)
+            return
+        if outcome.token_ids:
+            self._emit(Tokens(request.start.request_id, outcome.token_ids, outcome.logprobs))
+        if outcome.reason is not None:
+            self._end(request, outcome.reason)
+
+    def _tell_drafting(
+        self,
+        parts: Sequence[_Part],
+        firsts: Sequence[int],
+        chosen: Sequence[Verified | EngineError | None],
+        result: PassResult,
+    ) -> None:
+        """Let the drafters know what is part of the sequences now; `firsts` are their old lengths."""
+        drafting = self._drafting
+        if drafting is None:
+            return
+        computed: list[Computed] = []
+        for i, (part, outcome) in enumerate(zip(parts, chosen, strict=True)):
+            if not part.request.is_cancelled:
+                goes_on = isinstance(outcome, Verified) and outcome.reason is None
+                computed.append(Computed(part.request, firsts[i], result, i, goes_on))
+        drafting.tell(computed)
 
     def _compute(self, parts: Sequence[_Part]) -> PassResult | None:
         """The result, or None when the pass was left because of a cancelled request."""
         batch = Batch(
             BatchEntry(
                 part.request.state,
-                part.request.tokens[part.request.state.length :][: part.num_rows],
-                LogitsWanted.LAST if part.is_last else LogitsWanted.NONE,
+                _rows_of(part),
+                _logits_of(part),
             )
             for part in parts
         )
+        self._has_windows_alone = False
         if self._open:
             return self._compute_meanwhile(batch, parts)
         self._num_passes += 1
@@ -422,7 +513,8 @@ class Scheduler:
         """A pass that is left for others between its layers."""
         layers = self._model.layers(batch)
         pass_s = longest_s = 0.0
-        has_windows = any(part.request.is_window for part in parts)
+        num_windows = sum(part.request.is_window for part in parts)
+        has_windows, is_windows_alone = num_windows > 0, num_windows == len(parts)
         while True:
             began_at = self._clock()
             try:
@@ -442,6 +534,7 @@ class Scheduler:
         self._budget.note(batch.num_rows, pass_s + now - began_at, longest_s)
         if has_windows:
             self._window_at = now
+        self._has_windows_alone = is_windows_alone
         return result
 
     def _compute_meanwhile(self, batch: Batch, parts: Sequence[_Part]) -> PassResult | None:
@@ -472,21 +565,6 @@ class Scheduler:
             self._end_cancelled()
             self._window_at = self._clock()
 
-    def _choose_token(self, request: RunningRequest, logits: FloatArray) -> None:
-        """Send what follows in an answer; `logits` `[V]`."""
-        if request.first_token_at is None:
-            request.first_token_at = self._clock()
-        try:
-            chosen = request.choose(logits)
-        except EngineError as error:
-            logger.info("no token could be chosen: %s", error)  # the sentence goes to the person
-            self._end(request, "error", error.message)
-            return
-        if chosen.token_ids:
-            self._emit(Tokens(request.start.request_id, chosen.token_ids, chosen.logprobs))
-        if chosen.reason is not None:
-            self._end(request, chosen.reason)
-
     def _set_back(self, request: RunningRequest, error: EngineError) -> None:
         if isinstance(error, ResourceError) and len(self._running) > 1:
             request.shortage = error.message
@@ -507,6 +585,8 @@ class Scheduler:
         for other in self._running:
             other.shortage = ""
         timings = request.timings(self._clock())
+        if self._drafting is not None:
+            self._drafting.end(request)
         self._emit(Done(request.start.request_id, reason, timings, message))
 
     def _release(self, request: RunningRequest, *, is_sound: bool) -> None:
@@ -514,9 +594,9 @@ class Scheduler:
         request.visit.end(request.state, request.tokens, is_sound=is_sound)
         request.state.release()
 
-    def _report_prompt(self, request: RunningRequest) -> None:
+    def _report_prompt(self, request: RunningRequest, more_rows: int = 0) -> None:
         total = len(request.start.prompt)
-        read = min(request.state.length, total)
+        read = min(request.state.length + more_rows, total)
         self._emit(PromptProgress(request.start.request_id, read, total, request.visit.num_cached))
 
 
@@ -533,6 +613,19 @@ def chunk_rows(length: int, num_pending: int, room: int, prompt_chunk: int) -> i
         return min(num_pending, room)
     stop = (length + room) // CHUNK_TOKENS * CHUNK_TOKENS
     return max(0, stop - length)
+
+
+def _rows_of(part: _Part) -> Sequence[int]:
+    """Tokens to compute."""
+    tokens = part.request.tokens[part.request.state.length :][: part.num_rows]
+    return [*tokens, *part.drafts] if part.drafts else tokens
+
+
+def _logits_of(part: _Part) -> LogitsWanted:
+    """Where a token is chosen: behind the newest token and behind every draft."""
+    if part.drafts:
+        return LogitsWanted.ALL  # drafts follow one token alone
+    return LogitsWanted.LAST if part.is_last else LogitsWanted.NONE
 
 
 def _is_in_vain(parts: Sequence[_Part]) -> bool:

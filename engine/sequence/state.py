@@ -88,6 +88,7 @@ class Checkpoint:
     length: int
     token_tail: tuple[int, ...]
     mtp_length: int
+    mtp_base: int
     rope: RopePositions
     pages: PageTable
     fixed: list[FloatArray]
@@ -127,8 +128,9 @@ class SequenceState:
         half: which half of the slot is the committed one.
         length: committed tokens.
         token_tail: the newest committed token ids, oldest first, for the n-gram layer.
-        mtp_length: entries in the MTP head's cache; entry i is made from token i's streams and
+        mtp_length: where the MTP head's cache ends; entry i is made from token i's streams and
             token i + 1.
+        mtp_base: where it begins, at a page's start; the head does not look further back.
         last_streams: streams `[hc, H]` of the newest committed token, None before the first.
         rope: rotary positions of all tokens.
         pages: key/value pages.
@@ -147,6 +149,7 @@ class SequenceState:
         self.length = 0
         self.token_tail: tuple[int, ...] = ()
         self.mtp_length = 0
+        self.mtp_base = 0
         self.last_streams: FloatArray | None = None
         self.rope = RopePositions()
         self.pages = PageTable(store.pages)
@@ -259,9 +262,15 @@ class SequenceState:
             )
         self._store.copy_pages(self.pages.make_writable(self.mtp_length, stop))
 
+    def restart_mtp(self, base: int) -> None:
+        """Forget the MTP head's entries; the next one is of token `base`, a page's first."""
+        if base % self._store.pages.page_tokens or base < self.mtp_length:
+            raise ValueError(f"the head's cache cannot begin anew at {base}")
+        self.mtp_base = self.mtp_length = base
+
     def truncate_mtp(self, length: int) -> None:
-        """Throw away the MTP head's entries behind the first `length` (those made by drafting)."""
-        if not 0 <= length <= self.mtp_length:
+        """Throw away the MTP head's entries from position `length` on (those made by drafting)."""
+        if not self.mtp_base <= length <= self.mtp_length:
             raise ValueError(f"cannot shorten {self.mtp_length} entries to {length}")
         self.mtp_length = length
         if self._pass is None:
@@ -272,10 +281,13 @@ class SequenceState:
         self._require_alive()
         rope = self.rope.copy()
         rope.truncate(self.length)
+        # What follows another time is not known: the newest token's entry is made of that too.
+        mtp_length = max(self.mtp_base, min(self.mtp_length, self.length - 1))
         return Checkpoint(
             length=self.length,
             token_tail=self.token_tail,
-            mtp_length=self.mtp_length,
+            mtp_length=mtp_length,
+            mtp_base=self.mtp_base,
             rope=rope,
             pages=self.pages.fork(max(self.length, self.mtp_length)),
             fixed=[view.copy() for view in self._store.fixed_arrays(self.slot, self.half)],
@@ -297,6 +309,7 @@ class SequenceState:
         self.length = checkpoint.length
         self.token_tail = checkpoint.token_tail
         self.mtp_length = checkpoint.mtp_length
+        self.mtp_base = checkpoint.mtp_base
         self.rope = checkpoint.rope.copy()
         last = checkpoint.last_streams
         self.last_streams = None if last is None else last.copy()

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from engine import __version__
 from engine.core.config import RunConfig
-from engine.core.errors import EngineError
+from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
-from engine.core.machine import probe_machine
+from engine.core.machine import Machine, probe_machine
 from engine.core.placement import (
     MAX_WINDOW,
     Placement,
@@ -25,6 +25,7 @@ from engine.core.placement import (
     require_private_memory,
 )
 from engine.core.settings import load_settings
+from engine.decode.draft.drafting import Drafting
 from engine.decode.sampling import Sampler
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
@@ -35,6 +36,8 @@ from engine.ops.base import Ops
 from engine.ops.select import make_ops
 from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
+from engine.worker.draft_head import draft_ids, open_draft_head
+from engine.worker.drafters import make_drafting
 from engine.worker.messages import SamplingParams
 from engine.worker.session_files import SessionFile, session_key
 
@@ -55,6 +58,7 @@ class LoadedModel:
         fingerprint: changes with anything that can change results.
         sessions: keeps conversations warm; None when there is no memory for that.
         session_file: where they are kept over a restart; None when that is not wanted.
+        drafting: guesses tokens; None when that is not wanted.
     """
 
     model: Model
@@ -62,12 +66,15 @@ class LoadedModel:
     placement: Placement
     limits: SchedulerLimits
     fingerprint: str
-    _file: GgufFile
+    _files: tuple[GgufFile, ...]
     sessions: Sessions | None = None
     session_file: SessionFile | None = None
+    drafting: Drafting | None = None
 
-    def save_sessions(self) -> None:
-        """Write warm conversations to their file, if they have one."""
+    def save(self) -> None:
+        """Write what is to be kept over a restart: warm conversations, counts for drafts."""
+        if self.drafting is not None:
+            self.drafting.save()
         if self.sessions is not None and self.session_file is not None:
             self.session_file.save(self.sessions, self.model.store)
 
@@ -93,7 +100,8 @@ class LoadedModel:
     def close(self) -> None:
         """Give memory and threads back; idempotent. Nothing may compute any more."""
         self.model.ops.close()
-        self._file.close()
+        for file in self._files:
+            file.close()
 
 
 def load_model(
@@ -126,34 +134,19 @@ def load_model(
     require_private_memory(placement, machine)
     if placement.verdict is not Verdict.FITS:
         logger.warning("%s", placement.reasons[0])
-    if config.threads > machine.logical_cores:
-        logger.warning(
-            "threads is %d, but this process may use only %d processors: they will take turns. "
-            "Leave it out, and the number that fits is taken.",
-            config.threads,
-            machine.logical_cores,
-        )
-    limits = ModelLimits(
-        max_rows=config.prompt_chunk + placement.max_sequences,
-        max_window=MAX_WINDOW,
-        max_sequences=placement.max_sequences,
-        context=placement.context,
-        kv_type=config.kv_type,
-        kv_pages=placement.kv_pages,
-        page_tokens=placement.page_tokens,
-        threads=config.threads,
-        pin_threads=config.pin_threads,
-    )
+    limits = _sizes(config, placement, machine)
 
     def on_step(done: int, total: int) -> None:
         if progress is not None:
             progress("weights", total_bytes * done // max(total, 1), total_bytes)
 
     file = GgufFile(header)
+    head_file = open_draft_head(config, header)
+    files = (file,) if head_file is None else (file, head_file)
     try:
         ops = make_ops(config.ops.value, limits.for_ops())
         try:
-            model = Model.load(file, ops, limits, on_step, requant=config.requant)
+            model = _load_weights(config, header, file, head_file, ops, limits, on_step)
             if placement.verdict is Verdict.FITS:  # else it would push out what it has just read
                 _read_ahead(header, progress)
                 _lock_if_wanted(config, file, header, progress)
@@ -161,7 +154,8 @@ def load_model(
             ops.close()
             raise
     except BaseException:
-        file.close()
+        for opened in files:
+            opened.close()
         raise
     loaded = LoadedModel(
         model=model,
@@ -175,7 +169,8 @@ def load_model(
             prompt_slice_s=config.prompt_slice_ms / 1000,
         ),
         fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
-        _file=file,
+        _files=files,
+        drafting=make_drafting(model, header, config),
     )
     if placement.session_bytes:
         loaded.sessions = Sessions(
@@ -183,6 +178,50 @@ def load_model(
         )
         _open_session_file(loaded, config)
     return loaded
+
+
+def _load_weights(
+    config: RunConfig,
+    header: ModelHeader,
+    file: GgufFile,
+    head_file: GgufFile | None,
+    ops: Ops,
+    limits: ModelLimits,
+    on_step: Callable[[int, int], None],
+) -> Model:
+    """The model, with the draft head of a file of its own if that one fits."""
+    ids = draft_ids(config, header)
+    try:
+        return Model.load(
+            file, ops, limits, on_step, head_file, requant=config.requant, draft_ids=ids
+        )
+    except ModelFileError as error:
+        if head_file is None:
+            raise
+        logger.warning("the draft head of %s is not used: %s", head_file.paths[0].name, error)
+    return Model.load(file, ops, limits, on_step, requant=config.requant, draft_ids=ids)
+
+
+def _sizes(config: RunConfig, placement: Placement, machine: Machine) -> ModelLimits:
+    """What the model's buffers are allocated for."""
+    if config.threads > machine.logical_cores:
+        logger.warning(
+            "threads is %d, but this process may use only %d processors: they will take turns. "
+            "Leave it out, and the number that fits is taken.",
+            config.threads,
+            machine.logical_cores,
+        )
+    return ModelLimits(
+        max_rows=config.prompt_chunk + placement.max_sequences,
+        max_window=MAX_WINDOW,
+        max_sequences=placement.max_sequences,
+        context=placement.context,
+        kv_type=config.kv_type,
+        kv_pages=placement.kv_pages,
+        page_tokens=placement.page_tokens,
+        threads=config.threads,
+        pin_threads=config.pin_threads,
+    )
 
 
 def _open_session_file(loaded: LoadedModel, config: RunConfig) -> None:

@@ -147,7 +147,7 @@ class Worker:
                 if self._scheduler is not None:
                     self._scheduler.close()
                     if self._loaded is not None:
-                        self._loaded.save_sessions()
+                        self._loaded.save()
                     self._flush()
             case Start() | Cancel() | Force() | Hold() | StatusQuery() if (
                 self._scheduler is not None
@@ -198,6 +198,7 @@ class Worker:
             constrain=lambda start: AnswerConstraint(start, vocabulary.get()),
             is_ready=ahead.is_ready,
             token_bytes=vocabulary.token_bytes,
+            drafting=self._loaded.drafting,
             new_sampler=self._loaded.new_sampler,
         )
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)

@@ -6,20 +6,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import (
     QDialog,
     QFileDialog,
+    QFrame,
     QGroupBox,
     QHBoxLayout,
     QLineEdit,
     QProgressBar,
     QPushButton,
+    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
 
 from engine.core.catalog_file import PROGRAM_DIR, load_catalog
 from engine.core.errors import EngineError
+from engine.core.setting_paths import whole_path
 from engine.core.settings import load_settings
 from installer.care import entries_here, go_back, installed_version, move_lines, repair_lines
 from installer.download.options import DownloadOptions
@@ -37,6 +41,8 @@ from installer.wizard.page import Details, text_label
 from installer.wizard.pages.welcome import buddy
 
 _STEPS = 1000
+_WIDTH_EMS = 44
+_HEIGHT_EMS = 33
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,7 @@ class CareWindow(QDialog):
         self._back_what = text_label()
         self._lay_out()
         self._connect()
+        self.details.hide()
         self._look()
         self._set_busy(is_busy=False)
 
@@ -93,8 +100,9 @@ class CareWindow(QDialog):
 
     def _lay_out(self) -> None:
         em = self.fontMetrics().height()
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(em, em, em, em)
+        content = QWidget()
+        whole = QVBoxLayout(content)
+        whole.setContentsMargins(em, em, em, 0)
         title = text_label(self._texts.say("care.title"))
         heading(title, 1.5)
         whole.addWidget(title)
@@ -112,16 +120,33 @@ class CareWindow(QDialog):
         box, inside = self._box("care.back", self._back_what)
         inside.addLayout(_to_the_left(self.back_button))
         whole.addWidget(box)
-        whole.addWidget(self.status)
-        whole.addWidget(self.progress)
         whole.addWidget(self.details)
         whole.addStretch(1)
+        scroll = QScrollArea()  # a small screen at a large scale has no room for all
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        scroll.setWidget(content)
+        below = QVBoxLayout()
+        below.setContentsMargins(em, em // 2, em, em)
+        below.addWidget(self.status)
+        below.addWidget(self.progress)
         last = QHBoxLayout()
         last.addStretch(1)
         last.addWidget(self.stop_button)
         last.addWidget(self.close_button)
-        whole.addLayout(last)
-        self.setMinimumWidth(min(40 * em, round(self.screen().availableSize().width() * 0.9)))
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(scroll, 1)
+        below.addLayout(last)
+        outer.addLayout(below)
+        self.resize(self.sizeHint())
+
+    def sizeHint(self) -> QSize:  # Qt's name
+        """After the font, and never larger than the screen."""
+        em = self.fontMetrics().height()
+        wanted = QSize(_WIDTH_EMS * em, _HEIGHT_EMS * em)
+        return wanted.boundedTo(self.screen().availableSize() * 0.95)
 
     def _box(self, key: str, what: QWidget) -> tuple[QGroupBox, QVBoxLayout]:
         box = QGroupBox(self._texts.say(key))
@@ -164,7 +189,7 @@ class CareWindow(QDialog):
 
     def move_data(self) -> None:
         """Move the data folder to the one that was typed or chosen."""
-        move = self._doors.make_move(self._data_dir, Path(self.folder.text().strip()).expanduser())
+        move = self._doors.make_move(self._data_dir, whole_path(self.folder.text().strip()))
         self._begin(move.stop, move.run, self._moved)
 
     def repair(self) -> None:

@@ -32,7 +32,7 @@ def test_a_menu_entry_starts_the_program_whatever_its_folder_is_called(folder: s
     lines = desktop_entry(Path(folder)).splitlines()
     starts = [line for line in lines if line.startswith("Exec=")]
     assert read_exec(starts[0]) == [f"{folder}/setup.sh"]
-    assert read_exec(starts[1]) == [f"{folder}/setup.sh", "--check"]
+    assert read_exec(starts[1]) == [f"{folder}/setup.sh", "--care"]
 
 
 def test_percent_and_quotes_are_written_by_the_rules_of_exec():

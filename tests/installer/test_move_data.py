@@ -286,6 +286,11 @@ def test_an_interruption_after_the_switch_only_removes_the_old_files(
     assert sorted(path.name for path in data.iterdir()) == ["empty", "my thesis.odt"]
 
 
+def test_a_way_around_through_other_folders_is_not_kept(data: Path, tmp_path: Path):
+    DataMove(data, tmp_path / "somewhere" / ".." / "new").run()
+    assert load_settings().data_dir == tmp_path / "new"
+
+
 def test_another_folder_cannot_be_chosen_before_the_move_is_finished(
     data: Path, tmp_path: Path, other_drive: None
 ):

@@ -19,6 +19,7 @@ from engine.core.settings import (
     settings_path,
     write_engine_record,
 )
+from installer import uninstall
 from installer.care import CareOptions, inventory_lines, uninstall_here
 from installer.download.installed import (
     InstalledFile,
@@ -109,6 +110,37 @@ def test_without_keeping_anything_only_the_persons_own_files_are_left(
     assert remove(installed, Keep(models=False, chats=False)) == ()
     assert names_below(installed.data_dir) == {"my thesis.odt"}
     assert not settings_path().parent.exists()
+
+
+def test_what_the_app_keeps_is_known(installed: Inventory):
+    """Chats with their journals and copies, the person's presets, and the app's own switches."""
+    names = ("history.db", "history.db-wal", "history.copy.db", "chat_presets.json")
+    for name in names:
+        (installed.data_dir / name).write_bytes(b"chats")
+    app = settings_path().with_name("app.json")
+    app.write_text('{"format": 1}')
+    inventory = take_inventory(installed.root, installed.data_dir)
+    parts = {item.path.name: item.part for item in inventory.items if item.path is not None}
+    assert {parts[name] for name in names} == {Part.CHATS}
+    assert parts["app.json"] is Part.SETTINGS
+    remove(inventory, Keep(models=False, chats=True))
+    assert set(names) <= names_below(installed.data_dir)
+    assert not app.exists()
+
+
+def test_caches_outside_the_data_folder_go_too(
+    installed: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cache, plain = tmp_path / "cache" / "stratum", tmp_path / "plain" / "Stratum" / "somebody"
+    for folder in (cache / "kernels", plain / "cupy"):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(uninstall, "is_portable", lambda: False)
+    monkeypatch.setattr(uninstall.platformdirs, "user_cache_dir", lambda *_, **__: str(cache))
+    monkeypatch.setattr(uninstall, "cache_folders_of_this_person", lambda: [plain])
+    monkeypatch.setattr(uninstall, "set_login_start", lambda *_, **__: None)
+    remove(take_inventory(installed.root, installed.data_dir), Keep())
+    assert not cache.exists()
+    assert not plain.exists()
 
 
 def test_yes_keeps_models_and_chats_and_asks_nothing(

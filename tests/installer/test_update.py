@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.login_start import python_of
 from installer.entries_linux import LinuxEntries
-from installer.program import program_files, python_of, read_record, record_path
+from installer.program import program_files, read_record, record_path
 from installer.update import (
     Outcome,
     adopt,

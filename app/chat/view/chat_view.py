@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
+from PySide6.QtCore import QEvent, Qt, QTimer
+from PySide6.QtGui import QGuiApplication, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app.chat.view.conversation_list import ConversationList
@@ -46,6 +46,15 @@ class ChatView(QWidget):
         self._service = context.open_chats()
         self._conversation_id = ""
         self._wants_list = True
+        self._shortcuts: list[QShortcut] = []
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        self._service.saving_changed.connect(self._saving_changed)
+        self._build()
+        self._open_latest()
+
+    def _build(self) -> None:
+        """Make all that is shown, in the language of now."""
         self.conversations = ConversationList(self._service, self)
         self.pane = ChatPane(self)
         self.panel = SettingsPanel(self._service.presets, self)
@@ -59,13 +68,39 @@ class ChatView(QWidget):
         self.splitter.setSizes([em * _LIST_EMS, em * 60, em * _PANEL_EMS])
         self.conversations.setMinimumWidth(em * 10)
         self.panel.hide()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.splitter)
+        layout = self.layout()
+        if layout is not None:
+            layout.addWidget(self.splitter)
         self._groups = self._keys()
-        set_up_keys(self, self._groups)
+        self._shortcuts = set_up_keys(self, self._groups)
         self._connect()
-        self._open_latest()
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802  # Qt's name
+        """Another language: everything is made anew; conversations go on meanwhile."""
+        super().changeEvent(event)
+        if event.type() is QEvent.Type.LanguageChange:
+            QTimer.singleShot(0, self, self._rebuild)
+
+    def _rebuild(self) -> None:
+        conversation_id = self._conversation_id
+        self._let_go()
+        for shortcut in self._shortcuts:
+            shortcut.setEnabled(False)
+            shortcut.deleteLater()
+        self.splitter.hide()
+        self.splitter.deleteLater()
+        self._build()
+        self.open(conversation_id)
+        self._fit_list()
+
+    def _let_go(self) -> None:
+        """The open conversation is shown no longer."""
+        self.panel.flush()
+        controller = self.pane.controller
+        if controller is not None:
+            controller.conversation_changed.disconnect(self._settings_changed)
+        self.pane.show_conversation(None)
+        self._conversation_id = ""
 
     def _connect(self) -> None:
         service, pane = self._service, self.pane
@@ -81,7 +116,6 @@ class ChatView(QWidget):
         service.facts_changed.connect(pane.show_facts)
         service.facts_changed.connect(self.panel.show_facts)
         service.notice.connect(pane.say)
-        service.saving_changed.connect(self._saving_changed)
         pane.show_facts(service.facts)
         self.panel.show_facts(service.facts)
         if service.save_problem is not None:
@@ -121,10 +155,7 @@ class ChatView(QWidget):
                 logger.warning("a conversation cannot be opened: %s", error.code)
                 self.pane.say(Problem(error.code, error.message, error.params))
                 return
-            self.panel.flush()
-            before = self.pane.controller
-            if before is not None:
-                before.conversation_changed.disconnect(self._settings_changed)
+            self._let_go()
             self._conversation_id = conversation_id
             self.pane.show_conversation(controller)
             controller.conversation_changed.connect(self._settings_changed)
@@ -146,11 +177,7 @@ class ChatView(QWidget):
     def _deleted(self, conversation_id: str) -> None:
         if conversation_id != self._conversation_id:
             return
-        controller = self.pane.controller
-        if controller is not None:
-            controller.conversation_changed.disconnect(self._settings_changed)
-        self.pane.show_conversation(None)
-        self._conversation_id = ""
+        self._let_go()
         self._open_latest()
 
     def _branch(self, message_id: str) -> None:

@@ -9,12 +9,12 @@ from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QMessageBox, QProgressBar,
 
 from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.errors import EngineError
+from engine.core.login_start import is_portable, set_login_start
 from installer.download.installed import InstalledModel
 from installer.download.job import DownloadJob
 from installer.download.plan import DownloadPlan
 from installer.download.progress import DownloadProgress, Phase
 from installer.errors import CancelledError, PreparationError, StoppedError
-from installer.login_start import is_portable, set_login_start
 from installer.progress_words import plan_lines, progress_words
 from installer.steps import Step
 from installer.wizard.background import Report, run_in_background

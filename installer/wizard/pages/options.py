@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 from PySide6.QtCore import Qt
@@ -21,6 +20,7 @@ from PySide6.QtWidgets import (
 
 from engine.core.catalog import CatalogModel
 from engine.core.config import Effort
+from engine.core.setting_paths import whole_path
 from installer.download.disk import free_bytes
 from installer.offers import context_choices, suggested_context, suggested_effort
 from installer.steps import Step
@@ -196,7 +196,4 @@ def _folder(text: str) -> Path | None:
     """What the person typed, as a whole path; None: the usual folder."""
     if not text.strip():
         return None
-    path = Path(text.strip())
-    with contextlib.suppress(RuntimeError):  # ~somebody who does not exist here: a name like others
-        path = path.expanduser()
-    return path.absolute()
+    return whole_path(text.strip())

@@ -46,6 +46,7 @@ def double(x):
 | 1 | 2 |
 
 The end."""
+NO_THINKING = "</think>\n\n"  # the template has begun it
 SLOW = "Every word takes its time. " * 200
 
 
@@ -54,7 +55,7 @@ def scripted(tmp_path_factory):
     """An engine whose answers are known: by what the question contains."""
     thinking = "<think>\nFirst this.\n\nThen that.\n</think>\n\n"
     answers = [
-        {"when": "slowly", "text": SLOW, "times": 0, "delay_ms": 15},
+        {"when": "slowly", "text": NO_THINKING + SLOW, "times": 0, "delay_ms": 15},
         {
             "when": "think long",
             "text": f"<think>\n{SLOW}\n</think>\n\nDone.",
@@ -62,7 +63,12 @@ def scripted(tmp_path_factory):
             "delay_ms": 15,
             "after_force": "Done early.",
         },
-        {"when": "break", "text": SLOW, "times": 0, "fault": {"kind": "error", "after": 5}},
+        {
+            "when": "break",
+            "text": NO_THINKING + SLOW,
+            "times": 0,
+            "fault": {"kind": "error", "after": 12},
+        },
         {"text": thinking + ANSWER, "times": 0, "delay_ms": 0.2},
     ]
     folder = tmp_path_factory.mktemp("engine ü")

@@ -2,7 +2,7 @@
 
 import re
 
-from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtCore import QLocale, QMimeData, Qt, QUrl
 from PySide6.QtGui import QGuiApplication, QImage, QInputMethodEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit
@@ -13,6 +13,8 @@ from app.chat.view.conversation_model import EntryRole
 from app.chat.view.shortcuts import KeyOverview
 from app.chat.view.transcript.widgets import Chip, Footer, MessageAction
 from app.history.records import MessageState, Role
+from app.i18n.translate import Translations
+from engine.core.language import Language
 
 
 def press(widget, key, modifier=Qt.KeyboardModifier.NoModifier):
@@ -187,7 +189,7 @@ def test_escape_gives_up_editing_and_brings_the_unsent_text_back(open_chat, scri
     assert view.pane.controller.draft.text == "unsent"
 
 
-def test_another_answer_stands_beside_the_first(open_chat, scripted, ask, qtbot):
+def test_another_answer_stands_beside_the_first(open_chat, scripted, ask, qtbot, settled):
     view = open_chat(scripted)
     first = ask(view, "Again and again")
     ctrl(view.pane.composer.edit, Qt.Key.Key_R)
@@ -195,6 +197,7 @@ def test_another_answer_stands_beside_the_first(open_chat, scripted, ask, qtbot)
     second = shown(view)[-1]
     assert second.id != first.id
     assert view.pane.transcript.sections[-1].versions == (first.id, second.id)
+    settled(view.pane.transcript)
     labels = [label.text() for label in view.pane.transcript.viewport().findChildren(QLabel)]
     assert "2/2" in labels
 
@@ -262,7 +265,8 @@ def test_a_pasted_file_is_attached_with_its_tokens_and_can_be_removed(
     controller = view.pane.controller
 
     def is_counted():
-        return bool(controller.draft.attachments) and controller.draft.attachments[0].num_tokens
+        attached = controller.draft.attachments
+        return bool(attached) and attached[0].num_tokens is not None
 
     qtbot.waitUntil(is_counted, timeout=30_000)
     (chip,) = [c for c in view.pane.composer.findChildren(Chip) if c.isVisible()]
@@ -459,3 +463,20 @@ def test_everything_is_there_again_after_a_restart(open_chat, scripted, ask, tmp
     again = open_chat(scripted)
     assert shown(again)[0].text == "Remember me"
     assert again.pane.last(Role.ASSISTANT).text.startswith("# Result")
+
+
+def test_another_language_is_spoken_at_once(open_chat, scripted, ask, qtbot):
+    view = open_chat(scripted)
+    ask(view, "Stay here")
+    translations = Translations()
+    try:
+        translations.speak(Language.CHINESE)
+        qtbot.waitUntil(
+            lambda: view.pane.composer.edit.placeholderText() == "输入消息", timeout=10_000
+        )
+        assert shown(view)[0].text == "Stay here"
+        ctrl(view.pane.composer.edit, Qt.Key.Key_N)
+        assert view.pane.title.text() == "新对话"
+    finally:
+        translations.speak(Language.ENGLISH)
+        QLocale.setDefault(QLocale.c())

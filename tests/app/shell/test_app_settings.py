@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+from pydantic import ValidationError
 
 from app.app_settings import AppSettings, AppSettingsStore, Theme, app_settings_path
 from engine.core.language import Language
@@ -57,3 +58,13 @@ def test_a_switch_works_even_when_it_cannot_be_kept(qtbot, home, caplog):
         store.put(store.value.model_copy(update={"theme": Theme.DARK}))
     assert store.value.theme is Theme.DARK
     assert "not kept" in caplog.text
+
+
+def test_words_as_a_list_gives_them_back_are_taken_for_what_they_mean(qapp):
+    store = AppSettingsStore(app_settings_path())
+    store.put(store.value.model_copy(update={"language": "zh", "theme": "dark"}))
+    assert store.value.language is Language.CHINESE
+    assert store.value.theme is Theme.DARK
+    with pytest.raises(ValidationError):
+        store.put(store.value.model_copy(update={"theme": "pink"}))
+    assert store.value.theme is Theme.DARK

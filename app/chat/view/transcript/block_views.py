@@ -233,7 +233,7 @@ class BlockView:
             formula = formulas[number]
             drawing = None
             if with_.are_formulas_drawn:
-                drawing = with_.formulas.get(formula, theme.em * 0.92, with_.text_colour.name())
+                drawing = with_.formulas.get(formula, theme.em * 0.98, with_.text_colour.name())
                 self.waits_for_formulas |= drawing is None
             if drawing is None:
                 return f"<code>{html.escape(formula.source, quote=False)}</code>"
@@ -490,9 +490,12 @@ class TableView(BlockView):
         metrics = QFontMetricsF(theme.font)
         count = max((len(cells) for cells in self.block.plain_rows), default=0)
         naturals = [theme.em * 2.0] * count
-        for cells in self.block.plain_rows:
+        for number, cells in enumerate(self.block.plain_rows):
+            # The head is bold; code and emphasis in cells take a little more than plain text.
+            share = 1.18 if number == 0 and self.block.has_head else 1.06
             for column, cell in enumerate(cells):
-                wide = min(metrics.horizontalAdvance(cell[:200]) * 1.06, theme.em * _MAX_COLUMN_EMS)
+                advance = metrics.horizontalAdvance(cell[:200]) * share
+                wide = min(advance, theme.em * _MAX_COLUMN_EMS)
                 naturals[column] = max(naturals[column], wide + theme.em * 1.4)
         return naturals
 

@@ -30,8 +30,8 @@ from app.chat.view.transcript.widgets import (
 from app.history.records import Message, MessageState, ToolState
 
 # More of a person's message is shown when asked for; pasted texts are long.
-_FOLD_CHARS = 4_000
-_SHOWN_CHARS = 1_200
+_FOLD_CHARS = 2_500
+_SHOWN_CHARS = 1_000
 _BUBBLE_SHARE = 0.82
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from installer.login_start import AT_LOGIN, autostart_file, set_login_start
+from engine.core.login_start import AT_LOGIN, autostart_file, set_login_start
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Linux keeps it in a file")
 

@@ -1,0 +1,178 @@
+"""Drafts of the model's own draft head (MTP, spec section 7), for several requests at once.
+
+The head has a cache of its own with an entry for each token of a sequence, made from the trunk's
+streams of that token and from the token after it. So it takes note of what the trunk computes, pass
+by pass, and drafts in a chain: its own streams and the drafted token make the next entry, which is
+thrown away afterwards. It looks back at most `HEAD_WINDOW` tokens of a prompt, and begins anew at a
+page's start when it has not been told everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.mtp import DraftEntry
+from engine.sequence.batch import LogitsWanted, PassResult
+
+if TYPE_CHECKING:
+    from engine.sequence.state import SequenceState
+
+FloatArray = npt.NDArray[np.float32]
+
+HEAD_WINDOW = 32_768
+
+
+class DraftHead(Protocol):
+    """A loaded head."""
+
+    def forward(self, entries: Sequence[DraftEntry]) -> PassResult:
+        """Append entries and predict."""
+
+
+class TokenDrawer(Protocol):
+    """Draws as the answer's own sampler will."""
+
+    def sample(self, logits: FloatArray, *, use_penalties: bool = True, ahead: int = 0) -> int:
+        """The token that would come `ahead` tokens after the next one."""
+
+
+@dataclass(slots=True, eq=False)
+class Told:
+    """What the head is to take note of: rows that the trunk has computed.
+
+    Attributes:
+        state: of the sequence, committed.
+        first: position of the first row.
+        streams: `[n, hc, H]` of the rows.
+        next_tokens: the token after each row.
+        num_drafts: drafts that are wanted behind them.
+        sampler: draws them.
+    """
+
+    state: SequenceState
+    first: int
+    streams: FloatArray
+    next_tokens: Sequence[int]
+    num_drafts: int
+    sampler: TokenDrawer
+
+
+class HeadDrafter:
+    """Keeps the head's entries of all sequences in step, and drafts."""
+
+    def __init__(self, head: DraftHead, max_rows: int, page_tokens: int, min_p: float) -> None:
+        """Begin.
+
+        Args:
+            head: what computes.
+            max_rows: entries of one pass.
+            page_tokens: of a page of the key/value cache.
+            min_p: a chain ends at a draft that the head itself gives less than this.
+        """
+        self._head = head
+        self._max_rows = max_rows
+        self._page_tokens = page_tokens
+        self._min_p = min_p
+
+    def first_wanted(self, prompt_length: int) -> int:
+        """From which position on the head should take note of a prompt: a page's start."""
+        return max(0, prompt_length - HEAD_WINDOW) // self._page_tokens * self._page_tokens
+
+    def take_note(self, told: Sequence[Told]) -> list[list[int]]:
+        """Make entries of rows, and the drafts that are wanted behind them, one list for each.
+
+        Raises:
+            EngineError: there is no room for the entries, or they cannot be computed.
+        """
+        ready = [entry for part in told if (entry := self._entry(part)) is not None]
+        drafts: list[list[int]] = [[] for _ in told]
+        if not ready:
+            return drafts
+        chains = self._feed(ready)
+        order = {id(part): index for index, part in enumerate(told)}
+        for part, chain in self._chain(chains):
+            drafts[order[id(part)]] = chain
+        return drafts
+
+    def _entry(self, part: Told) -> tuple[Told, DraftEntry] | None:
+        """The entries to make of some rows; None when the head has lost the thread."""
+        state, skip = part.state, 0
+        if state.mtp_length != part.first:
+            # Begin anew with the first page that is wholly told.
+            base = -(-part.first // self._page_tokens) * self._page_tokens
+            skip = base - part.first
+            if state.mtp_length > part.first or skip >= len(part.next_tokens):
+                return None
+            state.restart_mtp(base)
+        wanted = LogitsWanted.LAST if part.num_drafts else LogitsWanted.NONE
+        return part, DraftEntry(state, part.streams[skip:], part.next_tokens[skip:], wanted)
+
+    def _feed(
+        self, ready: Sequence[tuple[Told, DraftEntry]]
+    ) -> list[tuple[Told, FloatArray, FloatArray]]:
+        """Make the entries, as many at a time as fit; streams and logits of those to go on from."""
+        chains: list[tuple[Told, FloatArray, FloatArray]] = []
+        batch: list[tuple[Told, DraftEntry]] = []
+        num_rows = 0
+        for part, entry in ready:
+            if num_rows + len(entry.next_tokens) > self._max_rows and batch:
+                chains += self._run(batch)
+                batch, num_rows = [], 0
+            batch.append((part, entry))
+            num_rows += len(entry.next_tokens)
+        return chains + self._run(batch)
+
+    def _run(
+        self, batch: Sequence[tuple[Told, DraftEntry]]
+    ) -> list[tuple[Told, FloatArray, FloatArray]]:
+        result = self._head.forward([entry for _, entry in batch])
+        return [
+            (part, result.streams_of(i)[-1:].copy(), result.logits_of(i)[-1].copy())
+            for i, (part, _) in enumerate(batch)
+            if part.num_drafts
+        ]
+
+    def _chain(
+        self, chains: list[tuple[Told, FloatArray, FloatArray]]
+    ) -> list[tuple[Told, list[int]]]:
+        """Draft on from logits, all sequences side by side."""
+        lengths = [part.state.mtp_length for part, _, _ in chains]
+        drafts: list[list[int]] = [[] for _ in chains]
+        going = list(range(len(chains)))
+        streams = [chain[1] for chain in chains]
+        logits = [chain[2] for chain in chains]
+        try:
+            while going:
+                still: list[int] = []
+                for i in going:
+                    part = chains[i][0]
+                    token = part.sampler.sample(logits[i], ahead=len(drafts[i]))
+                    if self._min_p > 0 and _share_of(logits[i], token) < self._min_p:
+                        continue
+                    drafts[i].append(token)
+                    if len(drafts[i]) < part.num_drafts:
+                        still.append(i)
+                going = still
+                if not going:
+                    break
+                result = self._head.forward(
+                    [DraftEntry(chains[i][0].state, streams[i], [drafts[i][-1]]) for i in going]
+                )
+                for place, i in enumerate(going):
+                    streams[i] = result.streams_of(place)[-1:].copy()
+                    logits[i] = result.logits_of(place)[-1].copy()
+        finally:
+            for (part, _, _), length in zip(chains, lengths, strict=True):
+                part.state.truncate_mtp(length)
+        return [(chain[0], drafted) for chain, drafted in zip(chains, drafts, strict=True)]
+
+
+def _share_of(logits: FloatArray, token_id: int) -> float:
+    """Probability of a token by softmax."""
+    top = float(logits.max())
+    return float(np.exp(logits[token_id] - top) / np.exp(logits - top).sum())

@@ -1,0 +1,235 @@
+"""Drafts on the bundled model: the same tokens as without, whatever is drafted."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from engine.core.config import BUNDLED_MODEL, RunConfig
+from engine.decode.constraint import AnswerConstraint
+from engine.decode.draft.costs import PassCosts
+from engine.decode.draft.drafting import Drafting, DraftSettings
+from engine.decode.draft.head import HeadDrafter
+from engine.decode.draft.policy import DraftPolicy
+from engine.decode.grammar_vocabulary import GrammarVocabulary
+from engine.sequence.scheduler import Scheduler
+from engine.text.events import ToolSpec
+from engine.text.grammar import answer_grammar
+from engine.text.output_rules import FREE_TEXT, CallMode, ToolChoice
+from engine.text.tokenizer import Tokenizer
+from engine.worker.answer_limits import ordered_stop_ids, with_call_rules
+from engine.worker.drafters import model_bytes
+from engine.worker.loading import load_model
+from engine.worker.messages import Done, SamplingParams, Start, Tokens
+
+STORY = "The quick brown fox jumps over the lazy dog, and then it sleeps. "
+GREEDY = SamplingParams(temperature=0)
+SETTINGS = {
+    "lookup": DraftSettings(use_head=False, is_fixed=True),
+    "head": DraftSettings(use_lookup=False, is_fixed=True),
+    "long chains": DraftSettings(use_lookup=False, most_head=8, is_fixed=True),
+    "both": DraftSettings(is_fixed=True),
+    "sure heads": DraftSettings(use_lookup=False, min_p=0.5, is_fixed=True),
+    "policy": DraftSettings(),
+}
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    model = load_model(RunConfig(model=BUNDLED_MODEL, context=2048, parallel=3, threads=1))
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(loaded):
+    return Tokenizer.from_metadata(loaded.header.metadata)
+
+
+def drafting(loaded, name):
+    settings = SETTINGS[name]
+    head = HeadDrafter(
+        loaded.model.mtp,
+        loaded.model.limits.max_rows,
+        loaded.model.store.pages.page_tokens,
+        settings.min_p,
+    )
+    costs = PassCosts(model_bytes(loaded.model, loaded.header))
+    return Drafting(settings, DraftPolicy(costs), head)
+
+
+def chat(tokenizer, text):
+    source = f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    return tuple(tokenizer.encode(source, parse_special=True))
+
+
+def run(loaded, starts, drafts=None, sessions=None, constrain=None):
+    """Answers and ends of requests, which arrive two steps apart."""
+    events = []
+    scheduler = Scheduler(
+        loaded.model,
+        loaded.limits,
+        events.append,
+        sessions=sessions,
+        constrain=constrain,
+        drafting=drafts,
+    )
+    for start in starts:
+        scheduler.submit(start)
+        scheduler.step()
+        scheduler.step()
+    while scheduler.has_work:
+        scheduler.step()
+    ids = {start.request_id: [] for start in starts}
+    ends = {}
+    for event in events:
+        if isinstance(event, Tokens):
+            ids[event.request_id] += event.token_ids
+        elif isinstance(event, Done):
+            ends[event.request_id] = event
+    return ids, ends
+
+
+def starts(tokenizer, sampling=GREEDY, max_tokens=60):
+    texts = [
+        f"Repeat this text: {STORY * 3}",
+        "What does the noun river mean?",
+        "Rename total to sum in this function:\n\ndef add(total, x):\n    return total + x",
+        "Hello",
+        STORY,
+    ]
+    stops = ordered_stop_ids(tokenizer)
+    return [
+        Start(f"r{i}", chat(tokenizer, text), max_tokens, stops, sampling)
+        for i, text in enumerate(texts)
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_greedy_answers_are_the_same_with_drafts(loaded, tokenizer, name):
+    wanted, plain_ends = run(loaded, starts(tokenizer))
+    drafts = drafting(loaded, name)
+    got, ends = run(loaded, starts(tokenizer), drafts)
+    assert got == wanted
+    assert {i: e.reason for i, e in ends.items()} == {i: e.reason for i, e in plain_ends.items()}
+    for end in ends.values():
+        assert 0 <= end.timings.draft_accepted <= end.timings.draft_tokens
+    if name != "policy":
+        assert sum(end.timings.draft_accepted for end in ends.values()) > 20
+
+
+@pytest.mark.parametrize("name", ["both", "head"])
+@pytest.mark.parametrize("temperature", [0.7, 1.0])
+def test_sampled_answers_of_a_seed_are_the_same_with_drafts(loaded, tokenizer, name, temperature):
+    sampling = SamplingParams(
+        temperature=temperature, top_k=40, top_p=0.95, seed=11, presence_penalty=0.6
+    )
+    wanted, _ = run(loaded, starts(tokenizer, sampling))
+    got, ends = run(loaded, starts(tokenizer, sampling), drafting(loaded, name))
+    assert got == wanted
+    assert sum(end.timings.draft_accepted for end in ends.values()) > 5
+
+
+def test_a_copied_text_comes_in_long_windows(loaded, tokenizer):
+    copy = replace(starts(tokenizer)[0], max_tokens=48)
+    _, plain = run(loaded, [copy])
+    assert plain["r0"].timings.draft_tokens == 0
+    drafts = drafting(loaded, "lookup")
+    _, ends = run(loaded, [copy], drafts)
+    timings = ends["r0"].timings
+    assert timings.draft_accepted >= 0.8 * timings.generated_tokens
+    assert drafts.totals["lookup"].accepted == timings.draft_accepted
+
+
+@pytest.mark.parametrize("max_tokens", range(1, 20))
+def test_an_answer_ends_at_its_limit_also_in_the_middle_of_a_window(loaded, tokenizer, max_tokens):
+    copy = replace(starts(tokenizer)[0], max_tokens=max_tokens)
+    wanted, _ = run(loaded, [copy])
+    got, ends = run(loaded, [copy], drafting(loaded, "both"))
+    assert got == wanted
+    assert len(got["r0"]) == max_tokens
+    assert ends["r0"].reason == "length"
+
+
+def test_the_context_ends_an_answer_in_the_middle_of_a_window(loaded, tokenizer):
+    filled = chat(tokenizer, f"Repeat this text: {STORY}")
+    filled = (*filled[:5] * 2000, *filled)[-(loaded.limits.context - 9) :]
+    start = Start("r", filled, 500, (), GREEDY)
+    wanted, _ = run(loaded, [start])
+    got, ends = run(loaded, [start], drafting(loaded, "both"))
+    assert (got, ends["r"].reason) == (wanted, "context")
+
+
+def test_constrained_answers_are_the_same_with_drafts(loaded, tokenizer):
+    vocabulary = GrammarVocabulary(tokenizer)
+    tool = ToolSpec(
+        "f",
+        {
+            "properties": {"n": {"enum": [1, 22, 333]}, "text": {"type": "string"}},
+            "required": ["n", "text"],
+        },
+    )
+    constraint = answer_grammar(
+        [tool], ToolChoice(CallMode.REQUIRED), FREE_TEXT, is_parallel=False
+    ).constraint
+    sampling = SamplingParams(temperature=1.0, seed=5, frequency_penalty=0.4)
+    stops = ordered_stop_ids(tokenizer)
+    asked = [
+        with_call_rules(
+            Start(f"r{i}", chat(tokenizer, text), 90, stops, sampling, constraint=constraint),
+            tokenizer,
+        )
+        for i, text in enumerate(["Call.", f"Say {STORY}", "1 22 333 1 22 333"])
+    ]
+
+    def constrain(start):
+        return AnswerConstraint(start, vocabulary)
+
+    wanted, _ = run(loaded, asked, constrain=constrain)
+    for name in ("both", "head", "lookup"):
+        got, _ = run(loaded, asked, drafting(loaded, name), constrain=constrain)
+        assert got == wanted
+
+
+def test_a_further_turn_goes_on_from_what_drafts_left(loaded, tokenizer):
+    """Kept states hold exactly the accepted tokens, and the head's cache goes on with them."""
+    first = starts(tokenizer)[0]
+    plain, _ = run(loaded, [first])
+    question = chat(tokenizer, "And now what does the noun dog mean?")
+    second = replace(
+        first, request_id="r9", prompt=(*first.prompt, *plain["r0"], *question), max_tokens=40
+    )
+    wanted, _ = run(loaded, [second])
+    for name in ("both", "head"):
+        loaded.sessions.clear()
+        drafts = drafting(loaded, name)
+        run(loaded, [first], drafts, loaded.sessions)
+        got, ends = run(loaded, [second], drafts, loaded.sessions)
+        assert ends["r9"].timings.cached_tokens >= len(first.prompt)
+        assert got == wanted
+        if name == "head":
+            timings = ends["r9"].timings
+            assert timings.draft_accepted > 0.3 * timings.draft_tokens
+    loaded.sessions.clear()
+
+
+def test_no_request_sees_the_tokens_of_another(loaded, tokenizer):
+    copy, other = starts(tokenizer)[0], starts(tokenizer)[3]
+    drafts = drafting(loaded, "lookup")
+    alone, alone_ends = run(loaded, [other], drafting(loaded, "lookup"))
+    run(loaded, [copy], drafts)
+    after, after_ends = run(loaded, [other], drafts)
+    assert after == alone
+    timings = [ends["r3"].timings for ends in (alone_ends, after_ends)]
+    assert timings[0].draft_tokens == timings[1].draft_tokens
+
+
+def test_a_head_that_belongs_to_another_model_is_noticed(loaded, tokenizer, caplog):
+    drafts = drafting(loaded, "head")
+    right = itertools.repeat(0)
+    original = drafts._head.take_note
+    drafts._head.take_note = lambda told: [[next(right)] * 3 for _ in original(told)]
+    for i in range(4):
+        start = replace(starts(tokenizer)[1], request_id=f"r{i}", stop_ids=())
+        run(loaded, [start], drafts)
+    assert "does not seem to belong to this model" in caplog.text

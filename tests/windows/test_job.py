@@ -1,0 +1,62 @@
+"""The engine's processes on Windows: one Job object, and no orphans, under Wine."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.windows.wine import Wine
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).with_name("job_check.py")
+NEEDED = (
+    "app/__init__.py",
+    "app/engine_status.py",
+    "engine/__init__.py",
+    "engine/core/__init__.py",
+    "engine/core/errors.py",
+    "engine/core/error_lines.py",
+)
+
+
+@pytest.mark.wine
+@pytest.mark.timeout(400)
+def test_the_engine_ends_with_whoever_started_it(wine: Wine, wine_folder: Path):
+    program = wine_folder / "program"
+    sources = [*NEEDED, *(f"app/supervisor/{path.name}" for path in _supervisor_files())]
+    for name in sources:
+        (program / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, program / name)
+    shutil.copy2(SCRIPT, wine_folder)
+    done = wine.run(
+        wine.windows_path(wine.python / "python.exe"),
+        "-X",
+        "utf8",
+        SCRIPT.name,
+        wine.windows_path(program),
+        wine.windows_path(wine_folder),
+        cwd=wine_folder,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report == {
+        "is_its_child": True,
+        "lives": True,
+        "priorities": [True, True],
+        "asking_is_no_force": True,
+        "killed": True,
+        "exit_status": 1,
+        "family_lives": False,
+        "log": True,
+        "lived_before": True,
+        "orphans": False,
+        "log_lines": ["x", "y", "z"],
+        "phases": ["loading", "starting"],
+        "reason": "out_of_memory",
+        "effects": ["Prepare"],
+    }
+
+
+def _supervisor_files() -> list[Path]:
+    return sorted((ROOT / "app" / "supervisor").glob("*.py"))
