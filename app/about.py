@@ -90,6 +90,7 @@ class AboutDialog(QDialog):
             form.addRow(labels.get(key, key), self._value(key, value))
         form.addRow(self.tr("Licence"), QLabel(_licence_name()))
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        put_icon(buttons.button(QDialogButtonBox.StandardButton.Close), "close")
         copy = buttons.addButton(self.tr("Copy"), QDialogButtonBox.ButtonRole.ActionRole)
         put_icon(copy, "copy")
         copy.clicked.connect(self._copy)

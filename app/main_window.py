@@ -85,7 +85,6 @@ class MainWindow(QWidget):
         supervisor.state_changed.connect(self.side_bar.show_state)
         QShortcut(QKeySequence("Ctrl+Q"), self, context.requests.quit.emit)
         QShortcut(QKeySequence("Ctrl+W"), self, self.close)
-        QShortcut(QKeySequence("F1"), self, context.requests.show_about.emit)
         self._set_sizes()
 
     @property

@@ -110,7 +110,13 @@ def measure_in_model(arguments: argparse.Namespace) -> dict[str, float]:
             return constraint
 
         events: list[object] = []
-        scheduler = Scheduler(loaded.model, loaded.limits, events.append, constrain=constrain)
+        scheduler = Scheduler(
+            loaded.model,
+            loaded.limits,
+            events.append,
+            constrain=constrain,
+            new_sampler=loaded.new_sampler,
+        )
         scheduler.submit(start)
         scheduler.step()
         began_at = time.perf_counter()
@@ -127,7 +133,7 @@ def measure_in_model(arguments: argparse.Namespace) -> dict[str, float]:
         held.append(token_us(held_start, spent))
         free.append(token_us(free_start, []))
         inside.append(statistics.median(spent) * 1e6)
-    choice_us = sample_us(len_of(vocabulary))
+    choice_us = sample_us(len_of(vocabulary), loaded.new_sampler(SAMPLING))
     loaded.close()
     mask_us = statistics.median(inside) - choice_us
     token = statistics.median(free)
@@ -153,7 +159,7 @@ def measure_alone(arguments: argparse.Namespace) -> dict[str, float]:
         choose = timed(constraint.choose, times)
         for i in range(min(200, arguments.tokens)):
             sampler.note(choose(rows[i % len(rows)], sampler.sample))
-    choice_us = sample_us(arguments.vocabulary)
+    choice_us = sample_us(arguments.vocabulary, Sampler(SAMPLING))
     micro = np.array(times) * 1e6 - choice_us
     return {
         "vocabulary_built_s": round(built_s, 2),
@@ -178,10 +184,9 @@ def timed(
     return wrapped
 
 
-def sample_us(size: int) -> float:
+def sample_us(size: int, sampler: Sampler) -> float:
     """Time of a choice without a constraint."""
     logits = np.random.default_rng(0).normal(size=size).astype(np.float32) * 3
-    sampler = Sampler(SAMPLING)
     times = []
     for _ in range(300):
         began_at = time.thread_time()

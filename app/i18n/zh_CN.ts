@@ -639,42 +639,81 @@
     </message>
 </context>
 <context>
+    <name>Choices</name>
+    <message>
+        <source>auto (the fastest that works)</source>
+        <translation>自动（可用的最快实现）</translation>
+    </message>
+    <message>
+        <source>reference (plain and slow)</source>
+        <translation>参考实现（简单而慢）</translation>
+    </message>
+    <message>
+        <source>host (the processor&apos;s kernels)</source>
+        <translation>host（处理器内核）</translation>
+    </message>
+    <message>
+        <source>none</source>
+        <translation>无</translation>
+    </message>
+    <message>
+        <source>low</source>
+        <translation>低</translation>
+    </message>
+    <message>
+        <source>medium</source>
+        <translation>中</translation>
+    </message>
+    <message>
+        <source>high</source>
+        <translation>高</translation>
+    </message>
+    <message>
+        <source>when asked</source>
+        <translation>按请求</translation>
+    </message>
+    <message>
+        <source>always</source>
+        <translation>始终</translation>
+    </message>
+</context>
+<context>
     <name>ClientsPage</name>
     <message>
         <source>Other programs</source>
-        <translation type="unfinished"></translation>
+        <translation>其他程序</translation>
     </message>
     <message>
         <source>Coding agents, chat programs and scripts can use the model at this address.</source>
-        <translation type="unfinished"></translation>
+        <translation>编程助手、聊天程序和脚本可以通过此地址使用模型。</translation>
     </message>
     <message>
         <source>Write the key itself into the texts</source>
-        <translation type="unfinished"></translation>
+        <translation>在文本中写入密钥</translation>
     </message>
     <message>
         <source>Program</source>
-        <translation type="unfinished">程序</translation>
+        <translation>程序</translation>
     </message>
     <message>
         <source>Address</source>
-        <translation type="unfinished"></translation>
+        <translation>地址</translation>
     </message>
     <message>
         <source>The context is {n} tokens; agents work better with 65,536 or more (page “Model and engine”).</source>
-        <translation type="unfinished"></translation>
+        <translation>上下文为 {n} 个 token；编程助手在 65,536 或更多时效果更好（“模型与引擎”页面）。</translation>
     </message>
     <message>
         <source>Put the key in the place of {word}.</source>
-        <translation type="unfinished"></translation>
+        <translation>请用密钥替换 {word}。</translation>
     </message>
     <message>
         <source>In Open WebUI: Admin settings, Connections, OpenAI API.</source>
-        <translation type="unfinished"></translation>
+        <translation>在 Open WebUI 中：管理员设置，外部连接，OpenAI API。</translation>
     </message>
     <message>
         <source>Copy</source>
-        <translation type="unfinished">复制</translation>
+        <translation>复制</translation>
     </message>
 </context>
 <context>
@@ -827,26 +866,124 @@
     </message>
 </context>
 <context>
+    <name>Counted</name>
+    <message>
+        <source>{n}, with {tokens} tokens in {size}</source>
+        <translation>{n} 个，共 {tokens} 个 token，占 {size}</translation>
+    </message>
+    <message>
+        <source>{part} of {all} ({percent} %)</source>
+        <translation>{part}/{all}（{percent} %）</translation>
+    </message>
+    <message>
+        <source>{n} (on average {speed} tokens/s)</source>
+        <translation>{n}（平均 {speed} token/秒）</translation>
+    </message>
+    <message>
+        <source>{n}, and {errors} answered with an error</source>
+        <translation>{n}，另有 {errors} 个以错误结束</translation>
+    </message>
+    <message>
+        <source>for half of them within {seconds} s</source>
+        <translation>半数在 {seconds} 秒内</translation>
+    </message>
+    <message>
+        <source>Requests</source>
+        <translation>请求</translation>
+    </message>
+    <message>
+        <source>Tokens written</source>
+        <translation>生成的 token</translation>
+    </message>
+    <message>
+        <source>Prompt tokens from memory</source>
+        <translation>来自内存的提示 token</translation>
+    </message>
+    <message>
+        <source>Drafts accepted</source>
+        <translation>接受的草稿</translation>
+    </message>
+    <message>
+        <source>First token</source>
+        <translation>首个 token</translation>
+    </message>
+    <message>
+        <source>Conversations kept warm</source>
+        <translation>保温的会话</translation>
+    </message>
+    <message>
+        <source>Restarts after a crash</source>
+        <translation>崩溃后的重启</translation>
+    </message>
+</context>
+<context>
+    <name>DiagnosticsPage</name>
+    <message>
+        <source>Diagnostics</source>
+        <translation>诊断</translation>
+    </message>
+    <message>
+        <source>For somebody who helps you: versions, what works on this PC, its hardware, your settings and the last lines of the logs. Keys, chats, and the names of you and your PC are not in it. Nothing is sent; you see everything before it is saved.</source>
+        <translation>供帮助您的人使用：版本、这台电脑上能用的功能、硬件、您的设置和日志的最后几行。其中不含密钥、聊天以及您和电脑的名称。不会发送任何内容；保存前您可以看到全部内容。</translation>
+    </message>
+    <message>
+        <source>Look at this PC</source>
+        <translation>检查这台电脑</translation>
+    </message>
+    <message>
+        <source>Save as a zip file…</source>
+        <translation>保存为 zip 文件…</translation>
+    </message>
+    <message>
+        <source>Files of the bundle</source>
+        <translation>诊断包中的文件</translation>
+    </message>
+    <message>
+        <source>Content of the chosen file</source>
+        <translation>所选文件的内容</translation>
+    </message>
+    <message>
+        <source>Looking at this PC…</source>
+        <translation>正在检查这台电脑…</translation>
+    </message>
+    <message>
+        <source>Saved as {path}</source>
+        <translation>已保存为 {path}</translation>
+    </message>
+    <message>
+        <source>Looking at this PC: {name}</source>
+        <translation>正在检查这台电脑：{name}</translation>
+    </message>
+    <message>
+        <source>This would be saved. Choose a file to read it.</source>
+        <translation>将保存以下内容。选择文件即可阅读。</translation>
+    </message>
+    <message>
+        <source>Save diagnostics</source>
+        <translation>保存诊断信息</translation>
+    </message>
+</context>
+<context>
     <name>Editors</name>
     <message>
         <source>auto: {value}</source>
-        <translation type="unfinished"></translation>
+        <translation>自动：{value}</translation>
     </message>
     <message>
         <source>auto</source>
-        <translation type="unfinished"></translation>
+        <translation>自动</translation>
     </message>
     <message>
         <source>Choose a file</source>
-        <translation type="unfinished"></translation>
+        <translation>选择文件</translation>
     </message>
     <message>
         <source>Models (*.gguf)</source>
-        <translation type="unfinished"></translation>
+        <translation>模型 (*.gguf)</translation>
     </message>
     <message>
         <source>Show</source>
-        <translation type="unfinished"></translation>
+        <translation>显示</translation>
     </message>
 </context>
 <context>
@@ -864,23 +1001,23 @@
     <name>EntryDialog</name>
     <message>
         <source>MCP server</source>
-        <translation type="unfinished"></translation>
+        <translation>MCP 服务器</translation>
     </message>
     <message>
         <source>Name (several servers have their own)</source>
-        <translation type="unfinished"></translation>
+        <translation>名称（多个服务器各有自己的名称）</translation>
     </message>
     <message>
         <source>Name</source>
-        <translation type="unfinished"></translation>
+        <translation>名称</translation>
     </message>
     <message>
         <source>The server as JSON</source>
-        <translation type="unfinished"></translation>
+        <translation>服务器的 JSON</translation>
     </message>
     <message>
         <source>Paste what a program such as Claude Desktop has in its file, or write one entry: “command” with “args” and “env”, or “url” with “headers”.</source>
-        <translation type="unfinished"></translation>
+        <translation>粘贴 Claude Desktop 等程序文件中的内容，或写一个条目：“command”配“args”和“env”，或“url”配“headers”。</translation>
     </message>
 </context>
 <context>
@@ -989,83 +1126,83 @@
     <name>GeneralPage</name>
     <message>
         <source>General</source>
-        <translation type="unfinished"></translation>
+        <translation>常规</translation>
     </message>
     <message>
         <source>Starting and closing</source>
-        <translation type="unfinished"></translation>
+        <translation>启动与关闭</translation>
     </message>
     <message>
         <source>Start Stratum when I log in</source>
-        <translation type="unfinished">登录时启动 Stratum</translation>
+        <translation>登录时启动 Stratum</translation>
     </message>
     <message>
         <source>Start the model together with Stratum</source>
-        <translation type="unfinished">随 Stratum 一起启动模型</translation>
+        <translation>随 Stratum 一起启动模型</translation>
     </message>
     <message>
         <source>Closing the window leaves Stratum beside the clock</source>
-        <translation type="unfinished"></translation>
+        <translation>关闭窗口后 Stratum 留在系统托盘</translation>
     </message>
     <message>
         <source>Show the sign beside the clock</source>
-        <translation type="unfinished"></translation>
+        <translation>显示系统托盘图标</translation>
     </message>
     <message>
         <source>Without the sign, closing the window ends Stratum.</source>
-        <translation type="unfinished"></translation>
+        <translation>没有托盘图标时，关闭窗口会退出 Stratum。</translation>
     </message>
     <message>
         <source>Look</source>
-        <translation type="unfinished"></translation>
+        <translation>外观</translation>
     </message>
     <message>
         <source>As the system</source>
-        <translation type="unfinished">跟随系统</translation>
+        <translation>跟随系统</translation>
     </message>
     <message>
         <source>Light</source>
-        <translation type="unfinished">浅色</translation>
+        <translation>浅色</translation>
     </message>
     <message>
         <source>Dark</source>
-        <translation type="unfinished">深色</translation>
+        <translation>深色</translation>
     </message>
     <message>
         <source>Language</source>
-        <translation type="unfinished"></translation>
+        <translation>语言</translation>
     </message>
     <message>
         <source>Colours</source>
-        <translation type="unfinished"></translation>
+        <translation>颜色</translation>
     </message>
     <message>
         <source>Notifications</source>
-        <translation type="unfinished">通知</translation>
+        <translation>通知</translation>
     </message>
     <message>
         <source>When the model is ready</source>
-        <translation type="unfinished">模型就绪时</translation>
+        <translation>模型就绪时</translation>
     </message>
     <message>
         <source>When a long answer is complete and the window is hidden</source>
-        <translation type="unfinished"></translation>
+        <translation>长回答完成且窗口隐藏时</translation>
     </message>
     <message>
         <source>When something fails</source>
-        <translation type="unfinished">出现问题时</translation>
+        <translation>出错时</translation>
     </message>
     <message>
         <source>About Stratum</source>
-        <translation type="unfinished">关于 Stratum</translation>
+        <translation>关于 Stratum</translation>
     </message>
     <message>
         <source>Show the log</source>
-        <translation type="unfinished"></translation>
+        <translation>显示日志</translation>
     </message>
     <message>
         <source>A portable copy changes nothing of the system.</source>
-        <translation type="unfinished"></translation>
+        <translation>便携版不会更改系统。</translation>
     </message>
 </context>
 <context>
@@ -1109,140 +1246,250 @@
     <name>McpPage</name>
     <message>
         <source>Tools (MCP)</source>
-        <translation type="unfinished"></translation>
+        <translation>工具（MCP）</translation>
     </message>
     <message>
         <source>An MCP server is a program that offers tools: reading files, searching, writing tickets. Use only servers that you trust. Tools that change something ask first.</source>
-        <translation type="unfinished"></translation>
+        <translation>MCP 服务器是提供工具的程序：读取文件、搜索、创建工单等。请只使用您信任的服务器。会更改内容的工具会先征求同意。</translation>
     </message>
     <message>
         <source>No server is set up yet.</source>
-        <translation type="unfinished"></translation>
+        <translation>尚未设置服务器。</translation>
     </message>
     <message>
         <source>Add a server</source>
-        <translation type="unfinished"></translation>
+        <translation>添加服务器</translation>
     </message>
     <message>
         <source>Remove a server</source>
-        <translation type="unfinished"></translation>
+        <translation>移除服务器</translation>
     </message>
     <message>
         <source>Remove {name} from the list?</source>
-        <translation type="unfinished"></translation>
+        <translation>从列表中移除 {name}？</translation>
     </message>
     <message>
         <source>To keep it without using it, switch it off instead. The program itself stays.</source>
-        <translation type="unfinished"></translation>
+        <translation>如果只是不想使用，可以将其关闭。程序本身会保留。</translation>
     </message>
     <message>
         <source>Remove</source>
-        <translation type="unfinished"></translation>
+        <translation>移除</translation>
     </message>
 </context>
 <context>
     <name>ModelPanel</name>
     <message>
         <source>Where the model lives</source>
-        <translation type="unfinished"></translation>
+        <translation>模型所在位置</translation>
     </message>
     <message>
         <source>Since the engine was started</source>
-        <translation type="unfinished"></translation>
+        <translation>引擎启动以来</translation>
+    </message>
+</context>
+<context>
+    <name>ModelRow</name>
+    <message>
+        <source>Use</source>
+        <translation>使用</translation>
+    </message>
+    <message>
+        <source>Move…</source>
+        <translation>移动…</translation>
+    </message>
+    <message>
+        <source>Remove…</source>
+        <translation>移除…</translation>
+    </message>
+    <message>
+        <source>Choose another model first.</source>
+        <translation>请先选择其他模型。</translation>
+    </message>
+    <message>
+        <source>Use {title}</source>
+        <translation>使用 {title}</translation>
+    </message>
+    <message>
+        <source>Move {title}</source>
+        <translation>移动 {title}</translation>
+    </message>
+    <message>
+        <source>Remove {title}</source>
+        <translation>移除 {title}</translation>
+    </message>
+    <message>
+        <source>active</source>
+        <translation>使用中</translation>
+    </message>
+    <message>
+        <source>came with Stratum</source>
+        <translation>随 Stratum 附带</translation>
+    </message>
+    <message>
+        <source>download not finished; “Add a model” goes on with it</source>
+        <translation>下载未完成；“添加模型”会继续下载</translation>
+    </message>
+    <message>
+        <source>files not found: is its drive connected?</source>
+        <translation>找不到文件：硬盘是否已连接？</translation>
+    </message>
+    <message>
+        <source>{size} of it shared or used where it lies</source>
+        <translation>其中 {size} 为共享或在原处使用</translation>
+    </message>
+</context>
+<context>
+    <name>ModelsPage</name>
+    <message>
+        <source>Models</source>
+        <translation>模型</translation>
+    </message>
+    <message>
+        <source>Models and chats are in {folder}</source>
+        <translation>模型和聊天保存在 {folder}</translation>
+    </message>
+    <message>
+        <source>Cancel</source>
+        <translation>取消</translation>
+    </message>
+    <message>
+        <source>Add a model</source>
+        <translation>添加模型</translation>
+    </message>
+    <message>
+        <source>Remove a model</source>
+        <translation>移除模型</translation>
+    </message>
+    <message>
+        <source>Delete {title} and free {size}?</source>
+        <translation>删除 {title} 并释放 {size}？</translation>
+    </message>
+    <message>
+        <source>Its files in {folder} are deleted. Chats stay. To have it again it must be downloaded again.</source>
+        <translation>{folder} 中的文件将被删除。聊天会保留。再次使用需要重新下载。</translation>
+    </message>
+    <message>
+        <source>Delete</source>
+        <translation>删除</translation>
+    </message>
+    <message>
+        <source>{title} was deleted.</source>
+        <translation>已删除 {title}。</translation>
+    </message>
+    <message>
+        <source>Move {title} to</source>
+        <translation>将 {title} 移动到</translation>
+    </message>
+    <message>
+        <source>Copying {title} to {folder}</source>
+        <translation>正在将 {title} 复制到 {folder}</translation>
+    </message>
+    <message>
+        <source>The model stays where it is.</source>
+        <translation>模型保留在原处。</translation>
+    </message>
+    <message>
+        <source>The model is stopped for a moment</source>
+        <translation>模型暂时停止</translation>
+    </message>
+    <message>
+        <source>The model is in {folder} now.</source>
+        <translation>模型现在位于 {folder}。</translation>
     </message>
 </context>
 <context>
     <name>MonitorView</name>
     <message>
         <source>Last requests</source>
-        <translation type="unfinished"></translation>
+        <translation>最近的请求</translation>
     </message>
 </context>
 <context>
     <name>NetworkPage</name>
     <message>
         <source>Network</source>
-        <translation type="unfinished"></translation>
+        <translation>网络</translation>
     </message>
     <message>
         <source>Other devices in my network may use the model</source>
-        <translation type="unfinished"></translation>
+        <translation>允许网络中的其他设备使用模型</translation>
     </message>
     <message>
         <source>Off, only programs on this PC reach it. On, every device needs the key below. The connection is not encrypted: use it in networks that you trust.</source>
-        <translation type="unfinished"></translation>
+        <translation>关闭时只有这台电脑上的程序可以访问。开启后每个设备都需要下面的密钥。连接未加密：请在可信的网络中使用。</translation>
     </message>
     <message>
         <source>Key</source>
-        <translation type="unfinished"></translation>
+        <translation>密钥</translation>
     </message>
     <message>
         <source>Show</source>
-        <translation type="unfinished"></translation>
+        <translation>显示</translation>
     </message>
     <message>
         <source>Copy</source>
-        <translation type="unfinished">复制</translation>
+        <translation>复制</translation>
     </message>
     <message>
         <source>Make a key</source>
-        <translation type="unfinished"></translation>
+        <translation>创建密钥</translation>
     </message>
     <message>
         <source>Remove the key</source>
-        <translation type="unfinished"></translation>
+        <translation>移除密钥</translation>
     </message>
     <message>
         <source>This PC in the network</source>
-        <translation type="unfinished"></translation>
+        <translation>这台电脑的网络地址</translation>
     </message>
     <message>
         <source>No other device reaches it now.</source>
-        <translation type="unfinished"></translation>
+        <translation>现在没有其他设备可以访问。</translation>
     </message>
     <message>
         <source>No key: programs on this PC need none</source>
-        <translation type="unfinished"></translation>
+        <translation>没有密钥：这台电脑上的程序不需要</translation>
     </message>
     <message>
         <source>Make a new key</source>
-        <translation type="unfinished"></translation>
+        <translation>创建新密钥</translation>
     </message>
     <message>
         <source>Programs on this PC need the key too. {n} more keys are in the file.</source>
-        <translation type="unfinished"></translation>
+        <translation>这台电脑上的程序也需要密钥。文件中还有 {n} 个密钥。</translation>
     </message>
     <message>
         <source>With a key, programs on this PC need it too.</source>
-        <translation type="unfinished"></translation>
+        <translation>有密钥时，这台电脑上的程序也需要它。</translation>
     </message>
     <message>
         <source>A key was made. Each device and each program on this PC needs it from now on.</source>
-        <translation type="unfinished"></translation>
+        <translation>已创建密钥。今后每个设备和这台电脑上的每个程序都需要它。</translation>
     </message>
     <message>
         <source>The former key works until the model is started again.</source>
-        <translation type="unfinished"></translation>
+        <translation>在重新启动模型之前，旧密钥仍然有效。</translation>
     </message>
     <message>
         <source>Hide</source>
-        <translation type="unfinished"></translation>
+        <translation>隐藏</translation>
     </message>
     <message>
         <source>This PC is in no network now.</source>
-        <translation type="unfinished"></translation>
+        <translation>这台电脑现在不在任何网络中。</translation>
     </message>
     <message>
         <source>When a device finds nothing there, the firewall keeps it out. This lets it in (in a command window of the administrator):</source>
-        <translation type="unfinished"></translation>
+        <translation>如果设备无法访问，说明被防火墙阻止。以下命令可放行（在管理员命令窗口中运行）：</translation>
     </message>
     <message>
         <source>This code is the key: read it with the phone and put it into the page.</source>
-        <translation type="unfinished"></translation>
+        <translation>此二维码是密钥：用手机扫描后填入页面。</translation>
     </message>
     <message>
         <source>This code opens the chat page on a phone. It asks for the key once; “Show” turns this into a code of the key.</source>
-        <translation type="unfinished"></translation>
+        <translation>此二维码在手机上打开聊天页面。页面会询问一次密钥；点击“显示”后这里变为密钥的二维码。</translation>
     </message>
 </context>
 <context>
@@ -1283,50 +1530,204 @@
     <name>Now</name>
     <message>
         <source>context of {n} tokens</source>
-        <translation type="unfinished"></translation>
+        <translation>上下文 {n} 个 token</translation>
+    </message>
+    <message>
+        <source>Reading {read} of {total} tokens ({cached} of them from memory)</source>
+        <translation>正在读取 {total} 个 token 中的 {read} 个（其中 {cached} 个来自内存）</translation>
+    </message>
+    <message>
+        <source>{n} tokens written in {seconds} s; {used} of {context} of the context used</source>
+        <translation>{seconds} 秒内写了 {n} 个 token；上下文已用 {used}/{context}</translation>
+    </message>
+    <message>
+        <source>{n} tokens written in {seconds} s</source>
+        <translation>{seconds} 秒内写了 {n} 个 token</translation>
+    </message>
+    <message>
+        <source>reading {n} tokens/s</source>
+        <translation>读取 {n} token/秒</translation>
+    </message>
+    <message>
+        <source>writing {n} tokens/s</source>
+        <translation>生成 {n} token/秒</translation>
+    </message>
+</context>
+<context>
+    <name>Places</name>
+    <message>
+        <source>Graphics memory</source>
+        <translation>显存</translation>
+    </message>
+    <message>
+        <source>Memory</source>
+        <translation>内存</translation>
+    </message>
+    <message>
+        <source>Memory (the file itself)</source>
+        <translation>内存（文件映射）</translation>
+    </message>
+    <message>
+        <source>Drive, read when needed</source>
+        <translation>硬盘（按需读取）</translation>
+    </message>
+    <message>
+        <source>experts</source>
+        <translation>专家</translation>
+    </message>
+    <message>
+        <source>n-gram table</source>
+        <translation>n-gram 表</translation>
+    </message>
+    <message>
+        <source>token embedding</source>
+        <translation>词嵌入</translation>
+    </message>
+    <message>
+        <source>draft layer</source>
+        <translation>草稿层</translation>
+    </message>
+    <message>
+        <source>stream projections</source>
+        <translation>流投影</translation>
+    </message>
+    <message>
+        <source>stream projections as Q8_0</source>
+        <translation>流投影（Q8_0）</translation>
+    </message>
+    <message>
+        <source>other weights</source>
+        <translation>其他权重</translation>
+    </message>
+    <message>
+        <source>KV cache</source>
+        <translation>KV 缓存</translation>
+    </message>
+    <message>
+        <source>recurrent states</source>
+        <translation>循环状态</translation>
+    </message>
+    <message>
+        <source>workspace</source>
+        <translation>工作区</translation>
+    </message>
+    <message>
+        <source>vocabulary</source>
+        <translation>词表</translation>
+    </message>
+    <message>
+        <source>program</source>
+        <translation>程序</translation>
+    </message>
+    <message>
+        <source>conversations</source>
+        <translation>会话</translation>
+    </message>
+</context>
+<context>
+    <name>Plots</name>
+    <message>
+        <source>Tokens per second</source>
+        <translation>每秒 token 数</translation>
+    </message>
+    <message>
+        <source>Processor</source>
+        <translation>处理器</translation>
+    </message>
+    <message>
+        <source>Memory</source>
+        <translation>内存</translation>
+    </message>
+    <message>
+        <source>Drives</source>
+        <translation>硬盘</translation>
+    </message>
+    <message>
+        <source>All programs; the second line is the engine&apos;s share.</source>
+        <translation>所有程序；第二条线是引擎的占用。</translation>
+    </message>
+    <message>
+        <source>All programs; the second line is the engine&apos;s part.</source>
+        <translation>所有程序；第二条线是引擎的部分。</translation>
+    </message>
+    <message>
+        <source>Read; the second line is what is written.</source>
+        <translation>读取；第二条线是写入。</translation>
+    </message>
+    <message>
+        <source>Graphics card</source>
+        <translation>显卡</translation>
+    </message>
+    <message>
+        <source>Graphics memory</source>
+        <translation>显存</translation>
+    </message>
+    <message>
+        <source>Temperature</source>
+        <translation>温度</translation>
+    </message>
+    <message>
+        <source>Power</source>
+        <translation>功耗</translation>
+    </message>
+    <message>
+        <source>PCIe</source>
+        <translation>PCIe</translation>
     </message>
 </context>
 <context>
     <name>Problems</name>
     <message>
+        <source>Others could reach the engine then, so it needs a key first. Make one on the page “Network”.</source>
+        <translation>这样其他设备就能访问引擎，因此需要先有密钥。请在“网络”页面创建。</translation>
+    </message>
+    <message>
+        <source>{key} cannot have this value.</source>
+        <translation>{key} 不能使用此值。</translation>
+    </message>
+    <message>
+        <source>It must be {allowed}.</source>
+        <translation>必须是{allowed}。</translation>
+    </message>
+    <message>
         <source>{path} cannot be written. Free some space, or choose a folder that belongs to you.</source>
-        <translation type="unfinished"></translation>
+        <translation>无法写入 {path}。请释放空间，或选择属于您的文件夹。</translation>
     </message>
     <message>
         <source>{path} cannot be read. Check the path.</source>
-        <translation type="unfinished"></translation>
+        <translation>无法读取 {path}。请检查路径。</translation>
     </message>
     <message>
         <source>{path} was written by a newer version of Stratum. Update Stratum.</source>
-        <translation type="unfinished"></translation>
+        <translation>{path} 由更新版本的 Stratum 写入。请更新 Stratum。</translation>
     </message>
     <message>
         <source>{folder} has {free} free; the model needs {needed}. Choose another folder, or free some space.</source>
-        <translation type="unfinished"></translation>
+        <translation>{folder} 剩余 {free}，模型需要 {needed}。请选择其他文件夹或释放空间。</translation>
     </message>
     <message>
         <source>The copy of {file} is not what was copied, so nothing was changed. Check the drive, and try again.</source>
-        <translation type="unfinished"></translation>
+        <translation>{file} 的副本与原文件不一致，因此未作任何更改。请检查硬盘后重试。</translation>
     </message>
     <message>
         <source>This is no list of MCP servers. Paste the JSON that a program such as Claude Desktop has, with “mcpServers” in it.</source>
-        <translation type="unfinished"></translation>
+        <translation>这不是 MCP 服务器列表。请粘贴 Claude Desktop 等程序中含有“mcpServers”的 JSON。</translation>
     </message>
     <message>
         <source>{path} is there already. Choose another folder.</source>
-        <translation type="unfinished"></translation>
+        <translation>{path} 已存在。请选择其他文件夹。</translation>
     </message>
     <message>
         <source>{path} cannot be deleted. Stop the model, and try again.</source>
-        <translation type="unfinished"></translation>
+        <translation>无法删除 {path}。请停止模型后重试。</translation>
     </message>
     <message>
         <source>The engine does not run. Start it, and try again.</source>
-        <translation type="unfinished"></translation>
+        <translation>引擎未运行。请启动后重试。</translation>
     </message>
     <message>
         <source>The engine&apos;s command line does not answer. Run setup again.</source>
-        <translation type="unfinished"></translation>
+        <translation>引擎的命令行没有响应。请重新运行安装程序。</translation>
     </message>
 </context>
 <context>
@@ -1478,8 +1879,80 @@
 <context>
     <name>Recent</name>
     <message>
+        <source>Ended</source>
+        <translation>结束时间</translation>
+    </message>
+    <message>
+        <source>Interface</source>
+        <translation>接口</translation>
+    </message>
+    <message>
+        <source>Prompt</source>
+        <translation>提示</translation>
+    </message>
+    <message>
+        <source>From memory</source>
+        <translation>来自内存</translation>
+    </message>
+    <message>
+        <source>Answer</source>
+        <translation>回答</translation>
+    </message>
+    <message>
+        <source>First token</source>
+        <translation>首个 token</translation>
+    </message>
+    <message>
+        <source>In all</source>
+        <translation>总计</translation>
+    </message>
+    <message>
+        <source>Tokens/s</source>
+        <translation>token/秒</translation>
+    </message>
+    <message>
+        <source>End</source>
+        <translation>结果</translation>
+    </message>
+    <message>
+        <source>Chat</source>
+        <translation>聊天</translation>
+    </message>
+    <message>
+        <source>Completion</source>
+        <translation>补全</translation>
+    </message>
+    <message>
+        <source>Responses</source>
+        <translation>Responses</translation>
+    </message>
+    <message>
+        <source>Messages</source>
+        <translation>Messages</translation>
+    </message>
+    <message>
+        <source>complete</source>
+        <translation>完成</translation>
+    </message>
+    <message>
+        <source>length reached</source>
+        <translation>达到长度上限</translation>
+    </message>
+    <message>
+        <source>tool call</source>
+        <translation>工具调用</translation>
+    </message>
+    <message>
+        <source>stopped</source>
+        <translation>已停止</translation>
+    </message>
+    <message>
+        <source>error</source>
+        <translation>错误</translation>
+    </message>
+    <message>
         <source>{number} s</source>
-        <translation type="unfinished"></translation>
+        <translation>{number} 秒</translation>
     </message>
 </context>
 <context>
@@ -1505,580 +1978,688 @@
     <name>RowWidget</name>
     <message>
         <source>Back to the default</source>
-        <translation type="unfinished"></translation>
+        <translation>恢复默认值</translation>
     </message>
     <message>
         <source>{name}: back to the default</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}：恢复默认值</translation>
     </message>
     <message>
         <source>Allowed: {words}.</source>
-        <translation type="unfinished"></translation>
+        <translation>允许：{words}。</translation>
     </message>
     <message>
         <source>Here “auto” is {value}.</source>
-        <translation type="unfinished"></translation>
+        <translation>这里“自动”为 {value}。</translation>
     </message>
     <message>
         <source>Takes effect when the model is started again.</source>
-        <translation type="unfinished"></translation>
+        <translation>重新启动模型后生效。</translation>
     </message>
     <message>
         <source>Saved; waits for a restart.</source>
-        <translation type="unfinished"></translation>
+        <translation>已保存，等待重启。</translation>
     </message>
 </context>
 <context>
     <name>RunConfig</name>
     <message>
         <source>Model file</source>
-        <translation type="unfinished"></translation>
+        <translation>模型文件</translation>
     </message>
     <message>
         <source>Draft head file</source>
-        <translation type="unfinished"></translation>
+        <translation>草稿头文件</translation>
     </message>
     <message>
         <source>Served name</source>
-        <translation type="unfinished"></translation>
+        <translation>对外名称</translation>
     </message>
     <message>
         <source>Further names</source>
-        <translation type="unfinished"></translation>
+        <translation>其他名称</translation>
     </message>
     <message>
         <source>Context length</source>
-        <translation type="unfinished"></translation>
+        <translation>上下文长度</translation>
     </message>
     <message>
         <source>Implementation</source>
-        <translation type="unfinished"></translation>
+        <translation>运算实现</translation>
     </message>
     <message>
         <source>Threads</source>
-        <translation type="unfinished"></translation>
+        <translation>线程数</translation>
     </message>
     <message>
         <source>Hold threads to cores</source>
-        <translation type="unfinished"></translation>
+        <translation>线程绑定核心</translation>
     </message>
     <message>
         <source>Lock the model into memory</source>
-        <translation type="unfinished"></translation>
+        <translation>将模型锁定在内存中</translation>
     </message>
     <message>
         <source>KV cache format</source>
-        <translation type="unfinished"></translation>
+        <translation>KV 缓存格式</translation>
     </message>
     <message>
         <source>Projections as Q8_0</source>
-        <translation type="unfinished"></translation>
+        <translation>投影使用 Q8_0</translation>
     </message>
     <message>
         <source>Prompt chunk</source>
-        <translation type="unfinished"></translation>
+        <translation>提示分块</translation>
     </message>
     <message>
         <source>Requests at once</source>
-        <translation type="unfinished"></translation>
+        <translation>并行请求数</translation>
+    </message>
+    <message>
+        <source>Drafts from the conversation</source>
+        <translation>从会话中起草</translation>
+    </message>
+    <message>
+        <source>Drafts of the draft head</source>
+        <translation>草稿头的草稿长度</translation>
+    </message>
+    <message>
+        <source>Least probability of a draft</source>
+        <translation>草稿的最低概率</translation>
+    </message>
+    <message>
+        <source>Draft vocabulary</source>
+        <translation>草稿词表</translation>
+    </message>
+    <message>
+        <source>Drafts from frequent words</source>
+        <translation>按词频起草</translation>
+    </message>
+    <message>
+        <source>Corpus for these drafts</source>
+        <translation>此类草稿的语料</translation>
+    </message>
+    <message>
+        <source>Learn from requests</source>
+        <translation>从请求中学习</translation>
     </message>
     <message>
         <source>Pause for other prompts (ms)</source>
-        <translation type="unfinished"></translation>
+        <translation>读取其他提示时的停顿（毫秒）</translation>
     </message>
     <message>
         <source>Memory for conversations (MiB)</source>
-        <translation type="unfinished"></translation>
+        <translation>会话内存（MiB）</translation>
     </message>
     <message>
         <source>Keep conversations on disk</source>
-        <translation type="unfinished"></translation>
+        <translation>将会话保存到磁盘</translation>
     </message>
     <message>
         <source>Disk space for conversations (MiB)</source>
-        <translation type="unfinished"></translation>
+        <translation>会话磁盘空间（MiB）</translation>
     </message>
     <message>
         <source>Address to listen on</source>
-        <translation type="unfinished"></translation>
+        <translation>监听地址</translation>
     </message>
     <message>
         <source>Port</source>
-        <translation type="unfinished"></translation>
+        <translation>端口</translation>
     </message>
     <message>
         <source>API keys</source>
-        <translation type="unfinished"></translation>
+        <translation>API 密钥</translation>
     </message>
     <message>
         <source>Further host names</source>
-        <translation type="unfinished"></translation>
+        <translation>其他主机名</translation>
     </message>
     <message>
         <source>Trusted pages</source>
-        <translation type="unfinished"></translation>
+        <translation>受信任的网页</translation>
     </message>
     <message>
         <source>Pages that may generate (CORS)</source>
-        <translation type="unfinished"></translation>
+        <translation>可生成文本的网页（CORS）</translation>
     </message>
     <message>
         <source>Refuse other model names</source>
-        <translation type="unfinished"></translation>
+        <translation>拒绝其他模型名称</translation>
     </message>
     <message>
         <source>Longest queue</source>
-        <translation type="unfinished"></translation>
+        <translation>最长队列</translation>
     </message>
     <message>
         <source>Longest wait (s)</source>
-        <translation type="unfinished"></translation>
+        <translation>最长等待（秒）</translation>
     </message>
     <message>
         <source>Largest request (MiB)</source>
-        <translation type="unfinished"></translation>
+        <translation>最大请求（MiB）</translation>
     </message>
     <message>
         <source>Keep-alive of streams (s)</source>
-        <translation type="unfinished"></translation>
+        <translation>流保活间隔（秒）</translation>
     </message>
     <message>
         <source>Load with the first request</source>
-        <translation type="unfinished"></translation>
+        <translation>首次请求时才加载</translation>
     </message>
     <message>
         <source>Unload when idle (s)</source>
-        <translation type="unfinished"></translation>
+        <translation>空闲后卸载（秒）</translation>
     </message>
     <message>
         <source>Free graphics memory needed (MiB)</source>
-        <translation type="unfinished"></translation>
+        <translation>所需空闲显存（MiB）</translation>
     </message>
     <message>
         <source>Program before loading</source>
-        <translation type="unfinished"></translation>
+        <translation>加载前运行的程序</translation>
     </message>
     <message>
         <source>Its longest run (s)</source>
-        <translation type="unfinished"></translation>
+        <translation>该程序最长运行时间（秒）</translation>
     </message>
     <message>
         <source>Temperature</source>
-        <translation type="unfinished">温度</translation>
+        <translation>温度</translation>
     </message>
     <message>
         <source>Top P</source>
-        <translation type="unfinished"></translation>
+        <translation>Top P</translation>
     </message>
     <message>
         <source>Top K</source>
-        <translation type="unfinished"></translation>
+        <translation>Top K</translation>
     </message>
     <message>
         <source>Min P</source>
-        <translation type="unfinished"></translation>
+        <translation>Min P</translation>
     </message>
     <message>
         <source>Presence penalty</source>
-        <translation type="unfinished">存在惩罚</translation>
+        <translation>存在惩罚</translation>
     </message>
     <message>
         <source>Frequency penalty</source>
-        <translation type="unfinished">频率惩罚</translation>
+        <translation>频率惩罚</translation>
     </message>
     <message>
         <source>Repetition penalty</source>
-        <translation type="unfinished">重复惩罚</translation>
+        <translation>重复惩罚</translation>
     </message>
     <message>
         <source>Thinking level</source>
-        <translation type="unfinished"></translation>
+        <translation>思考级别</translation>
     </message>
     <message>
         <source>Thinking of Anthropic clients</source>
-        <translation type="unfinished"></translation>
+        <translation>Anthropic 客户端的思考</translation>
     </message>
     <message>
         <source>Thinking budget (tokens)</source>
-        <translation type="unfinished"></translation>
+        <translation>思考预算（token）</translation>
     </message>
     <message>
         <source>Fit output to the context</source>
-        <translation type="unfinished"></translation>
+        <translation>输出上限适应上下文</translation>
     </message>
     <message>
         <source>Stop at repetition (tokens)</source>
-        <translation type="unfinished"></translation>
+        <translation>重复时停止（token）</translation>
     </message>
     <message>
         <source>MCP servers</source>
-        <translation type="unfinished"></translation>
+        <translation>MCP 服务器</translation>
     </message>
     <message>
         <source>Rounds of tools</source>
-        <translation type="unfinished"></translation>
+        <translation>工具轮数</translation>
     </message>
     <message>
         <source>Longest run of a tool (s)</source>
-        <translation type="unfinished"></translation>
+        <translation>工具最长运行时间（秒）</translation>
     </message>
     <message>
         <source>Longest result (characters)</source>
-        <translation type="unfinished"></translation>
+        <translation>结果最大长度（字符）</translation>
     </message>
     <message>
         <source>Wait for permission (s)</source>
-        <translation type="unfinished"></translation>
+        <translation>等待许可（秒）</translation>
     </message>
     <message>
         <source>Wait for a server&apos;s start (s)</source>
-        <translation type="unfinished"></translation>
+        <translation>等待服务器启动（秒）</translation>
     </message>
     <message>
         <source>Other server</source>
-        <translation type="unfinished"></translation>
+        <translation>其他服务器</translation>
     </message>
     <message>
         <source>Its key</source>
-        <translation type="unfinished"></translation>
+        <translation>其密钥</translation>
     </message>
     <message>
         <source>Its longest silence (s)</source>
-        <translation type="unfinished"></translation>
+        <translation>其最长静默（秒）</translation>
+    </message>
+    <message>
+        <source>Count what all requests hold for these guesses, and keep the counts in the data folder. The file holds what was said.</source>
+        <translation>统计所有请求中的内容用于这些猜测，并将计数保存在数据文件夹中。该文件包含说过的内容。</translation>
+    </message>
+    <message>
+        <source>A corpus for these guesses, made by `engine lookup build` for this model.</source>
+        <translation>用于这些猜测的语料，由 `engine lookup build` 为此模型生成。</translation>
+    </message>
+    <message>
+        <source>Guess by which tokens followed the same one to four tokens most often, where nothing better is known.</source>
+        <translation>在没有更好依据时，根据同样的一到四个 token 之后最常出现的 token 来猜测。</translation>
+    </message>
+    <message>
+        <source>Tokens that the draft head may guess: `all`, those of a script (`en`, `cjk`, `cyrillic`, each with ASCII), or a file of `python -m tools.draft_vocabulary`. Fewer make each guess cheaper, and leave texts in other scripts without any.</source>
+        <translation>草稿头可猜的 token：`all`、某种文字的（`en`、`cjk`、`cyrillic`，均含 ASCII），或 `python -m tools.draft_vocabulary` 生成的文件。越少则每次猜测越便宜，但其他文字的文本将没有猜测。</translation>
+    </message>
+    <message>
+        <source>The draft head stops guessing at a token that it gives a smaller probability.</source>
+        <translation>草稿头给出的概率低于此值时停止猜测。</translation>
+    </message>
+    <message>
+        <source>Most tokens in a row that the model&apos;s draft head (MTP) may guess; 0 = none.</source>
+        <translation>模型草稿头（MTP）连续可猜的最多 token 数；0 = 无。</translation>
+    </message>
+    <message>
+        <source>Guess the next tokens from what the conversation already holds. Guesses are verified: they make answers faster where text is repeated, and never change them.</source>
+        <translation>从会话已有内容猜测接下来的 token。猜测会被验证：文本重复时回答更快，且从不改变结果。</translation>
     </message>
     <message>
         <source>Model file (GGUF); any shard of a split model. Default: the bundled model.</source>
-        <translation type="unfinished"></translation>
+        <translation>模型文件（GGUF）；分片模型可选任意分片。默认：附带的模型。</translation>
     </message>
     <message>
         <source>File with the draft head (MTP layer) for a model that brings none itself. Default: what the model file has.</source>
-        <translation type="unfinished"></translation>
+        <translation>含草稿头（MTP 层）的文件，用于自身不带草稿头的模型。默认：模型文件自带的。</translation>
     </message>
     <message>
         <source>Name under which the model is served. Default: the file&apos;s name.</source>
-        <translation type="unfinished"></translation>
+        <translation>模型对外提供的名称。默认：文件名。</translation>
     </message>
     <message>
         <source>Further names in the model list, comma-separated as a flag.</source>
-        <translation type="unfinished"></translation>
+        <translation>模型列表中的其他名称。</translation>
     </message>
     <message>
         <source>Context length in tokens, prompt and answer together. Default: the smaller of what the model was trained for and 32768.</source>
-        <translation type="unfinished"></translation>
+        <translation>上下文长度（token），提示与回答合计。默认：模型训练长度与 32768 中较小者。</translation>
     </message>
     <message>
         <source>Implementation of the operations: `auto` takes the fastest that works here.</source>
-        <translation type="unfinished"></translation>
+        <translation>运算的实现：`auto` 取此处可用的最快者。</translation>
     </message>
     <message>
         <source>Threads of the CPU kernels; 0 = one for each physical core, less on processors with many slow cores and in containers with a limit.</source>
-        <translation type="unfinished"></translation>
+        <translation>CPU 内核的线程数；0 = 每个物理核心一个，在有许多慢核心的处理器和受限容器中更少。</translation>
     </message>
     <message>
         <source>Hold each of these threads to one core. For a machine that does nothing else.</source>
-        <translation type="unfinished"></translation>
+        <translation>将每个线程固定在一个核心上。适用于不做其他事的机器。</translation>
     </message>
     <message>
         <source>Lock the model into memory, so that other programs cannot push parts of it out. Needs the permission to do so; without it a warning says why and the engine runs on.</source>
-        <translation type="unfinished"></translation>
+        <translation>将模型锁定在内存中，使其他程序无法将其部分挤出。需要相应权限；没有权限时会给出警告并继续运行。</translation>
     </message>
     <message>
         <source>Number format of the KV cache.</source>
-        <translation type="unfinished"></translation>
+        <translation>KV 缓存的数字格式。</translation>
     </message>
     <message>
         <source>Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: faster, with a small change of the output; takes memory of its own and some seconds.</source>
-        <translation type="unfinished"></translation>
+        <translation>将文件中以 16 或 32 位保存的流投影改为 Q8_0：更快，输出略有变化；需要额外内存和几秒钟。</translation>
     </message>
     <message>
         <source>Prompt tokens computed in one pass; also bounds workspaces.</source>
-        <translation type="unfinished"></translation>
+        <translation>一次计算的提示 token 数；也限制工作区大小。</translation>
     </message>
     <message>
         <source>Requests that decode together; others wait.</source>
-        <translation type="unfinished"></translation>
+        <translation>同时解码的请求数；其余等待。</translation>
     </message>
     <message>
         <source>How long a running answer waits for its next token while another request&apos;s prompt is read, in milliseconds. More reads prompts faster, less keeps answers fluent.</source>
-        <translation type="unfinished"></translation>
+        <translation>读取另一请求的提示时，正在生成的回答等待下一个 token 的时间（毫秒）。值大则读提示更快，值小则回答更流畅。</translation>
     </message>
     <message>
         <source>Memory in MiB that keeps conversations warm, so that a further turn reads only what is new; 0 = none. Default: the smaller of 8192 and 40 % of what is left free.</source>
-        <translation type="unfinished"></translation>
+        <translation>用于保温会话的内存（MiB），使后续轮次只需读取新内容；0 = 无。默认：8192 与剩余内存 40 % 中较小者。</translation>
     </message>
     <message>
         <source>Write warm conversations to the data folder when the model is unloaded, and read them when it is loaded again. The file holds what was said.</source>
-        <translation type="unfinished"></translation>
+        <translation>卸载模型时将保温会话写入数据文件夹，再次加载时读回。文件包含对话内容。</translation>
     </message>
     <message>
         <source>Most disk space in MiB for them, all models together.</source>
-        <translation type="unfinished"></translation>
+        <translation>为此使用的最大磁盘空间（MiB），所有模型合计。</translation>
     </message>
     <message>
         <source>Address to listen on.</source>
-        <translation type="unfinished"></translation>
+        <translation>监听的地址。</translation>
     </message>
     <message>
         <source>Port to listen on; 0 = any free one.</source>
-        <translation type="unfinished"></translation>
+        <translation>监听的端口；0 = 任意空闲端口。</translation>
     </message>
     <message>
         <source>Keys that clients must send, 16 characters or more each. Needed to listen beyond this machine.</source>
-        <translation type="unfinished"></translation>
+        <translation>客户端必须发送的密钥，每个至少 16 个字符。对本机以外开放时必需。</translation>
     </message>
     <message>
         <source>Further host names that requests may carry.</source>
-        <translation type="unfinished"></translation>
+        <translation>请求可以使用的其他主机名。</translation>
     </message>
     <message>
         <source>Origins of web pages that may use and control the server.</source>
-        <translation type="unfinished"></translation>
+        <translation>可以使用并控制服务器的网页来源。</translation>
     </message>
     <message>
         <source>Origins of web pages that may generate text (CORS).</source>
-        <translation type="unfinished"></translation>
+        <translation>可以生成文本的网页来源（CORS）。</translation>
     </message>
     <message>
         <source>Refuse requests that name another model than the served one.</source>
-        <translation type="unfinished"></translation>
+        <translation>拒绝指定其他模型名称的请求。</translation>
     </message>
     <message>
         <source>Requests that may wait; further ones get 429.</source>
-        <translation type="unfinished"></translation>
+        <translation>可以等待的请求数；更多的将得到 429。</translation>
     </message>
     <message>
         <source>Longest wait in the queue in seconds; then 503.</source>
-        <translation type="unfinished"></translation>
+        <translation>在队列中最长的等待秒数；之后返回 503。</translation>
     </message>
     <message>
         <source>Largest request body in MiB.</source>
-        <translation type="unfinished"></translation>
+        <translation>请求正文的最大大小（MiB）。</translation>
     </message>
     <message>
         <source>Silence in seconds after which a stream gets a keep-alive.</source>
-        <translation type="unfinished"></translation>
+        <translation>静默多少秒后，流会发送保活信息。</translation>
     </message>
     <message>
         <source>Load the model with the first request instead of at start.</source>
-        <translation type="unfinished"></translation>
+        <translation>首次请求时才加载模型，而不是在启动时。</translation>
     </message>
     <message>
         <source>Seconds without generation after which the model is unloaded; the next request loads it again. 0 = never.</source>
-        <translation type="unfinished"></translation>
+        <translation>无生成任务多少秒后卸载模型；下一个请求会重新加载。0 = 从不。</translation>
     </message>
     <message>
         <source>Refuse to load while less graphics memory is free, in MiB; needs the package `nvidia-ml-py`. 0 = not checked.</source>
-        <translation type="unfinished"></translation>
+        <translation>空闲显存少于此值（MiB）时拒绝加载；需要 `nvidia-ml-py` 包。0 = 不检查。</translation>
     </message>
     <message>
         <source>Program with its arguments, run before each load (to free a graphics card, say); loading goes on when it ends with exit status 0.</source>
-        <translation type="unfinished"></translation>
+        <translation>每次加载前运行的程序及其参数（例如用于释放显卡）；以退出状态 0 结束后继续加载。</translation>
     </message>
     <message>
         <source>Longest time in seconds that this program may take.</source>
-        <translation type="unfinished"></translation>
+        <translation>该程序最长可用的秒数。</translation>
     </message>
     <message>
         <source>Thinking level of requests that name none.</source>
-        <translation type="unfinished"></translation>
+        <translation>未指定级别的请求的思考级别。</translation>
     </message>
     <message>
         <source>Whether requests to /v1/messages that name no thinking level think: `when_asked` does not (Anthropic&apos;s own rule), `always` takes the level above.</source>
-        <translation type="unfinished"></translation>
+        <translation>未指定思考级别的 /v1/messages 请求是否思考：`when_asked` 不思考（Anthropic 的规则），`always` 采用上面的级别。</translation>
     </message>
     <message>
         <source>Most tokens that one answer may think for; 0 = no limit. A request may ask for less.</source>
-        <translation type="unfinished"></translation>
+        <translation>一个回答最多可用于思考的 token 数；0 = 不限。请求可以要求更少。</translation>
     </message>
     <message>
         <source>Lower a request&apos;s output cap to the room that the context leaves (said in a header) instead of refusing it.</source>
-        <translation type="unfinished"></translation>
+        <translation>将请求的输出上限降到上下文剩余空间（在响应头中说明），而不是拒绝请求。</translation>
     </message>
     <message>
         <source>End an answer when one token repeats this often in a row; 0 = never.</source>
-        <translation type="unfinished"></translation>
+        <translation>同一 token 连续重复这么多次时结束回答；0 = 从不。</translation>
     </message>
     <message>
         <source>MCP servers whose tools the chat window, and requests that ask for it, may use (docs/mcp.md).</source>
-        <translation type="unfinished"></translation>
+        <translation>聊天窗口和提出要求的请求可以使用其工具的 MCP 服务器（docs/mcp.md）。</translation>
     </message>
     <message>
         <source>Times that one answer may stop to call tools.</source>
-        <translation type="unfinished"></translation>
+        <translation>一个回答最多可以停下来调用工具的次数。</translation>
     </message>
     <message>
         <source>Longest run of one tool.</source>
-        <translation type="unfinished"></translation>
+        <translation>单个工具的最长运行时间。</translation>
     </message>
     <message>
         <source>Length at which a result is cut; the model is told.</source>
-        <translation type="unfinished"></translation>
+        <translation>结果被截断的长度；会告知模型。</translation>
     </message>
     <message>
         <source>How long a question waits for its answer; then it is no.</source>
-        <translation type="unfinished"></translation>
+        <translation>一个询问等待回答的时间；超时视为拒绝。</translation>
     </message>
     <message>
         <source>How long a server may take to start.</source>
-        <translation type="unfinished"></translation>
+        <translation>服务器启动可用的时间。</translation>
     </message>
     <message>
         <source>Base URL of an OpenAI-compatible server, such as http://host:8000/v1, that answers instead of a model on this machine (docs/scale.md).</source>
-        <translation type="unfinished"></translation>
+        <translation>代替本机模型回答的 OpenAI 兼容服务器的基础地址，例如 http://host:8000/v1（docs/scale.md）。</translation>
     </message>
     <message>
         <source>Key that the upstream asks for; as STRATUM_UPSTREAM_KEY in the environment no other user of the machine sees it.</source>
-        <translation type="unfinished"></translation>
+        <translation>上游服务器要求的密钥；设为环境变量 STRATUM_UPSTREAM_KEY 时，本机其他用户看不到。</translation>
     </message>
     <message>
         <source>Silence of the upstream in seconds after which a request ends with an error.</source>
-        <translation type="unfinished"></translation>
+        <translation>上游静默多少秒后，请求以错误结束。</translation>
     </message>
     <message>
         <source>How freely words are chosen; 0 takes the likeliest always.</source>
-        <translation type="unfinished"></translation>
+        <translation>选词的自由程度；0 表示总是取最可能的。</translation>
     </message>
     <message>
         <source>Chooses among the likeliest tokens that together have this probability.</source>
-        <translation type="unfinished"></translation>
+        <translation>在累计概率达到此值的最可能 token 中选择。</translation>
     </message>
     <message>
         <source>Chooses among so many of the likeliest tokens; 0 = all.</source>
-        <translation type="unfinished"></translation>
+        <translation>在这么多个最可能的 token 中选择；0 = 全部。</translation>
     </message>
     <message>
         <source>Leaves out tokens less likely than this share of the likeliest.</source>
-        <translation type="unfinished"></translation>
+        <translation>排除概率低于最可能 token 此比例的 token。</translation>
     </message>
     <message>
         <source>Makes tokens that were used less likely, however often they were.</source>
-        <translation type="unfinished"></translation>
+        <translation>降低已用过的 token 的概率，无论用过多少次。</translation>
     </message>
     <message>
         <source>Makes tokens less likely the more often they were used.</source>
-        <translation type="unfinished"></translation>
+        <translation>token 用得越多，概率越低。</translation>
     </message>
     <message>
         <source>Divides the likelihood of tokens that were used; 1 = off.</source>
-        <translation type="unfinished"></translation>
+        <translation>将已用过的 token 的概率除以此值；1 = 关闭。</translation>
     </message>
     <message>
         <source>Model</source>
-        <translation type="unfinished"></translation>
+        <translation>模型</translation>
     </message>
     <message>
         <source>Computing</source>
-        <translation type="unfinished"></translation>
+        <translation>计算</translation>
     </message>
     <message>
         <source>Conversations in memory</source>
-        <translation type="unfinished"></translation>
+        <translation>内存中的会话</translation>
     </message>
     <message>
         <source>Server</source>
-        <translation type="unfinished"></translation>
+        <translation>服务器</translation>
     </message>
     <message>
         <source>Loading</source>
-        <translation type="unfinished">正在加载</translation>
+        <translation>加载</translation>
     </message>
     <message>
         <source>Answers</source>
-        <translation type="unfinished">回答</translation>
+        <translation>回答</translation>
     </message>
     <message>
         <source>Tools and other servers</source>
-        <translation type="unfinished"></translation>
+        <translation>工具与其他服务器</translation>
+    </message>
+    <message>
+        <source>on or off</source>
+        <translation>开或关</translation>
+    </message>
+    <message>
+        <source>one of {choices}</source>
+        <translation>{choices} 之一</translation>
+    </message>
+    <message>
+        <source>a whole number</source>
+        <translation>整数</translation>
+    </message>
+    <message>
+        <source>a number</source>
+        <translation>数字</translation>
+    </message>
+    <message>
+        <source>a file</source>
+        <translation>文件</translation>
+    </message>
+    <message>
+        <source>texts of {n} characters or more, one a line</source>
+        <translation>至少 {n} 个字符的文本，每行一个</translation>
+    </message>
+    <message>
+        <source>texts, one a line</source>
+        <translation>文本，每行一个</translation>
+    </message>
+    <message>
+        <source>text</source>
+        <translation>文本</translation>
+    </message>
+    <message>
+        <source>{what} from {low} to {high}</source>
+        <translation>{low} 到 {high} 的{what}</translation>
+    </message>
+    <message>
+        <source>{what} of {low} or more</source>
+        <translation>不小于 {low} 的{what}</translation>
+    </message>
+    <message>
+        <source>{what} above {above} and up to {high}</source>
+        <translation>大于 {above} 且不超过 {high} 的{what}</translation>
+    </message>
+    <message>
+        <source>{what} above {above}</source>
+        <translation>大于 {above} 的{what}</translation>
+    </message>
+    <message>
+        <source>{what} up to {high}</source>
+        <translation>不超过 {high} 的{what}</translation>
     </message>
 </context>
 <context>
     <name>RunPage</name>
     <message>
         <source>Model and engine</source>
-        <translation type="unfinished"></translation>
+        <translation>模型与引擎</translation>
     </message>
     <message>
         <source>Search settings</source>
-        <translation type="unfinished"></translation>
+        <translation>搜索设置</translation>
     </message>
     <message>
         <source>No setting has these words.</source>
-        <translation type="unfinished"></translation>
+        <translation>没有包含这些词的设置。</translation>
     </message>
     <message>
         <source>Save</source>
-        <translation type="unfinished"></translation>
+        <translation>保存</translation>
     </message>
     <message>
         <source>Discard changes</source>
-        <translation type="unfinished"></translation>
+        <translation>放弃更改</translation>
     </message>
     <message>
         <source>Undo the last save</source>
-        <translation type="unfinished"></translation>
+        <translation>撤销上次保存</translation>
     </message>
     <message>
         <source>No model is installed yet. Add one on the page “Models”.</source>
-        <translation type="unfinished"></translation>
+        <translation>尚未安装模型。请在“模型”页面添加。</translation>
     </message>
     <message>
         <source>These settings are in {file}</source>
-        <translation type="unfinished"></translation>
+        <translation>这些设置保存在 {file}</translation>
     </message>
     <message>
         <source>Saved.</source>
-        <translation type="unfinished"></translation>
+        <translation>已保存。</translation>
     </message>
     <message>
         <source>Saved. It takes effect when the model is started again.</source>
-        <translation type="unfinished"></translation>
+        <translation>已保存，重新启动模型后生效。</translation>
     </message>
     <message>
         <source>The settings before the last save hold again.</source>
-        <translation type="unfinished"></translation>
+        <translation>已恢复上次保存之前的设置。</translation>
     </message>
 </context>
 <context>
     <name>ServerRow</name>
     <message>
         <source>On</source>
-        <translation type="unfinished"></translation>
+        <translation>开启</translation>
     </message>
     <message>
         <source>{name}: on</source>
-        <translation type="unfinished"></translation>
+        <translation>{name}：开启</translation>
     </message>
     <message>
         <source>Edit</source>
-        <translation type="unfinished"></translation>
+        <translation>编辑</translation>
     </message>
     <message>
         <source>Remove</source>
-        <translation type="unfinished"></translation>
+        <translation>移除</translation>
     </message>
     <message>
         <source>Off</source>
-        <translation type="unfinished"></translation>
+        <translation>已关闭</translation>
     </message>
     <message>
         <source>The running engine does not know it yet.</source>
-        <translation type="unfinished"></translation>
+        <translation>正在运行的引擎还不知道它。</translation>
     </message>
     <message>
         <source>Starts</source>
-        <translation type="unfinished"></translation>
+        <translation>正在启动</translation>
     </message>
     <message>
         <source>Ready, with {n} tools: {names}</source>
-        <translation type="unfinished"></translation>
+        <translation>就绪，有 {n} 个工具：{names}</translation>
     </message>
     <message>
         <source>Does not work: {reason}</source>
-        <translation type="unfinished"></translation>
+        <translation>无法工作：{reason}</translation>
     </message>
     <message>
         <source>Starts with the next use</source>
-        <translation type="unfinished"></translation>
+        <translation>下次使用时启动</translation>
     </message>
 </context>
 <context>
@@ -2208,47 +2789,47 @@
     <name>SettingsView</name>
     <message>
         <source>General</source>
-        <translation type="unfinished"></translation>
+        <translation>常规</translation>
     </message>
     <message>
         <source>Models</source>
-        <translation type="unfinished"></translation>
+        <translation>模型</translation>
     </message>
     <message>
         <source>Model and engine</source>
-        <translation type="unfinished"></translation>
+        <translation>模型与引擎</translation>
     </message>
     <message>
         <source>Network</source>
-        <translation type="unfinished"></translation>
+        <translation>网络</translation>
     </message>
     <message>
         <source>Tools (MCP)</source>
-        <translation type="unfinished"></translation>
+        <translation>工具（MCP）</translation>
     </message>
     <message>
         <source>Other programs</source>
-        <translation type="unfinished"></translation>
+        <translation>其他程序</translation>
     </message>
     <message>
         <source>Diagnostics</source>
-        <translation type="unfinished"></translation>
+        <translation>诊断</translation>
     </message>
     <message>
         <source>Pages of the settings</source>
-        <translation type="unfinished"></translation>
+        <translation>设置页面</translation>
     </message>
     <message>
         <source>Restart the model now</source>
-        <translation type="unfinished"></translation>
+        <translation>立即重启模型</translation>
     </message>
     <message>
         <source>{names} and {n} more</source>
-        <translation type="unfinished"></translation>
+        <translation>{names} 等另外 {n} 项</translation>
     </message>
     <message>
         <source>These settings wait for a restart: {names}</source>
-        <translation type="unfinished"></translation>
+        <translation>以下设置等待重启后生效：{names}</translation>
     </message>
 </context>
 <context>
@@ -2317,122 +2898,122 @@
     <name>Slow</name>
     <message>
         <source>The plain reference operations compute ({ops}), not the fast kernels. Set “Implementation” to auto; “Diagnostics” says what keeps the kernels from working.</source>
-        <translation type="unfinished"></translation>
+        <translation>当前使用的是普通参考运算（{ops}），而不是快速内核。请将“运算实现”设为自动；“诊断”会说明内核为何不可用。</translation>
     </message>
     <message>
         <source>The model process was started again {count} times after a crash. The log says why.</source>
-        <translation type="unfinished"></translation>
+        <translation>模型进程在崩溃后重启了 {count} 次。原因见日志。</translation>
     </message>
     <message>
         <source>{now} tokens/s now; {tuned} were measured on this PC when the settings were tuned. A long conversation explains some of it, other programs the rest.</source>
-        <translation type="unfinished"></translation>
+        <translation>现在 {now} token/秒；调优设置时在这台电脑上测得 {tuned}。部分原因是会话较长，其余来自其他程序。</translation>
     </message>
     <message>
         <source>{card} is {celsius} °C hot and slows itself down. Clean its fans, or give it more air.</source>
-        <translation type="unfinished"></translation>
+        <translation>{card} 温度达 {celsius} °C，正在降速。请清洁风扇或改善通风。</translation>
     </message>
     <message>
         <source>{card} runs at its power limit ({watts} W). That is usual under full load.</source>
-        <translation type="unfinished"></translation>
+        <translation>{card} 已达到功耗上限（{watts} W）。满负荷时这是正常的。</translation>
     </message>
     <message>
         <source>Other programs hold {size} of the memory of {card}. Close games and other programs that use the card.</source>
-        <translation type="unfinished"></translation>
+        <translation>其他程序占用了 {card} 的 {size} 显存。请关闭游戏和其他使用显卡的程序。</translation>
     </message>
     <message>
         <source>A screen hangs on {card} and takes some of its memory. Where the processor has graphics of its own, connect the screen there.</source>
-        <translation type="unfinished"></translation>
+        <translation>显示器连接在 {card} 上，占用了部分显存。如果处理器带有核显，请把显示器接到那里。</translation>
     </message>
     <message>
         <source>{card} is connected by PCIe {now}; {best} would be possible. Check the slot that it sits in.</source>
-        <translation type="unfinished"></translation>
+        <translation>{card} 当前以 PCIe {now} 连接，最高可达 {best}。请检查所在插槽。</translation>
     </message>
     <message>
         <source>The system fetches {rate} from the page file: memory is short. Close other programs, or choose a smaller model or a shorter context.</source>
-        <translation type="unfinished"></translation>
+        <translation>系统正以 {rate} 的速度从页面文件读回数据：内存不足。请关闭其他程序，或选择更小的模型、更短的上下文。</translation>
     </message>
     <message>
         <source>Only {free} of {total} of memory are free, so parts of the model may be pushed out. Close other programs.</source>
-        <translation type="unfinished"></translation>
+        <translation>内存 {total} 中仅剩 {free}，模型的一部分可能被换出。请关闭其他程序。</translation>
     </message>
     <message>
         <source>{rate} are read from the drive while the model answers: not all of it stays in memory. More memory, or a smaller model, helps.</source>
-        <translation type="unfinished"></translation>
+        <translation>模型回答时正以 {rate} 的速度读取硬盘：模型没有全部留在内存中。增加内存或使用更小的模型会有帮助。</translation>
     </message>
     <message>
         <source>The model lies on a disk that turns, where single rows are read slowly. Move it to an SSD (Settings, Models).</source>
-        <translation type="unfinished"></translation>
+        <translation>模型位于机械硬盘上，读取单行很慢。请将它移到固态硬盘（设置，模型）。</translation>
     </message>
     <message>
         <source>{program} takes {percent} % of the processor. Close it, or wait until it is done.</source>
-        <translation type="unfinished"></translation>
+        <translation>{program} 占用了 {percent} % 的处理器。请关闭它，或等待它完成。</translation>
     </message>
     <message>
         <source>The PC runs on its battery and saves power. Plug it in.</source>
-        <translation type="unfinished"></translation>
+        <translation>电脑正在使用电池并节电。请接通电源。</translation>
     </message>
     <message>
         <source>The processor runs at {ghz} of {best_ghz} GHz while the model answers. Choose the power plan for best performance, and check its cooling.</source>
-        <translation type="unfinished"></translation>
+        <translation>模型回答时处理器运行在 {ghz}/{best_ghz} GHz。请选择最佳性能的电源计划，并检查散热。</translation>
     </message>
     <message>
         <source>The engine runs with a lowered priority, so that other programs go first. Start it from this window.</source>
-        <translation type="unfinished"></translation>
+        <translation>引擎以较低优先级运行，其他程序优先。请从此窗口启动它。</translation>
     </message>
     <message>
         <source>Only {percent} % of {offered} drafted tokens were right, so drafting costs more than it brings. Some languages and random text cannot be drafted well.</source>
-        <translation type="unfinished"></translation>
+        <translation>{offered} 个草稿 token 中只有 {percent} % 正确，草稿的代价大于收益。某些语言和随机文本难以起草。</translation>
     </message>
     <message>
         <source>{percent} % of all prompt tokens were read anew instead of taken from memory. More memory for conversations helps programs that send long prompts.</source>
-        <translation type="unfinished"></translation>
+        <translation>{percent} % 的提示 token 被重新读取，而不是取自内存。为会话分配更多内存，有助于发送长提示的程序。</translation>
     </message>
     <message>
         <source>{percent} % of the time went into reading prompts. Shorter conversations, or fewer attached files, answer sooner.</source>
-        <translation type="unfinished"></translation>
+        <translation>{percent} % 的时间用于读取提示。较短的会话或较少的附件会更快得到回答。</translation>
     </message>
     <message>
         <source>Requests wait {seconds} s on average for their turn. Another program asks at the same time.</source>
-        <translation type="unfinished"></translation>
+        <translation>请求平均要等待 {seconds} 秒。另有程序同时在提问。</translation>
     </message>
     <message>
         <source>Memory reads {gb_per_s} GB/s here, and a token of this model reads {size}: that allows at most about {most_per_s} tokens/s without drafts.</source>
-        <translation type="unfinished"></translation>
+        <translation>这里的内存读取速度为 {gb_per_s} GB/秒，此模型每个 token 读取 {size}：不用草稿时最多约 {most_per_s} token/秒。</translation>
     </message>
     <message>
         <source>{gb_per_s} GB/s is slow for today&apos;s memory. Two equal modules and the profile for their full speed (XMP or EXPO in the BIOS) can double it.</source>
-        <translation type="unfinished"></translation>
+        <translation>{gb_per_s} GB/秒对如今的内存来说偏慢。使用两条相同的内存并启用其全速配置（BIOS 中的 XMP 或 EXPO）可使其翻倍。</translation>
     </message>
 </context>
 <context>
     <name>SlowPanel</name>
     <message>
         <source>Why is it slow?</source>
-        <translation type="unfinished"></translation>
+        <translation>为什么慢？</translation>
     </message>
     <message>
         <source>Look closer</source>
-        <translation type="unfinished"></translation>
+        <translation>详细检查</translation>
     </message>
     <message>
         <source>Measures memory and looks at other programs; takes some seconds.</source>
-        <translation type="unfinished"></translation>
+        <translation>测量内存并查看其他程序，需要几秒钟。</translation>
     </message>
     <message>
         <source>Looking…</source>
-        <translation type="unfinished"></translation>
+        <translation>正在检查…</translation>
     </message>
     <message>
         <source>Measured on this PC, the gravest first:</source>
-        <translation type="unfinished"></translation>
+        <translation>在这台电脑上测得，最严重的在前：</translation>
     </message>
     <message>
         <source>Nothing unusual was measured.</source>
-        <translation type="unfinished"></translation>
+        <translation>没有测到异常。</translation>
     </message>
     <message>
         <source>Nothing unusual so far. A closer look measures more.</source>
-        <translation type="unfinished"></translation>
+        <translation>目前没有异常。详细检查会测量更多。</translation>
     </message>
 </context>
 <context>

@@ -139,11 +139,11 @@ class ModelPanel(QFrame):
 
 def counted_texts(status: EngineStatus | None, metrics: EngineMetrics | None) -> dict[str, str]:
     """The figures in words; only those that the engine reports."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     number = QLocale().toString
     texts: dict[str, str] = {}
     if status is not None and status.warm is not None:
-        text = say("Counted", "{n}, with {tokens} tokens in {size}")
+        text = translate("Counted", "{n}, with {tokens} tokens in {size}")
         warm = status.warm
         texts["warm"] = text.format(
             n=number(warm.sessions), tokens=number(warm.tokens), size=size_in_words(warm.num_bytes)
@@ -152,7 +152,7 @@ def counted_texts(status: EngineStatus | None, metrics: EngineMetrics | None) ->
         texts["restarts"] = number(status.restarts)
     if metrics is None:
         return texts
-    share = say("Counted", "{part} of {all} ({percent} %)")
+    share = translate("Counted", "{part} of {all} ({percent} %)")
 
     def shared(name: str, part: float | None, whole: float | None) -> None:
         if part is not None and whole:
@@ -169,7 +169,7 @@ def counted_texts(status: EngineStatus | None, metrics: EngineMetrics | None) ->
         texts["generated"] = number(int(generated))
         seconds = metrics.value("generated_seconds_total")
         if seconds:
-            text = say("Counted", "{n} (on average {speed} tokens/s)")
+            text = translate("Counted", "{n} (on average {speed} tokens/s)")
             texts["generated"] = text.format(
                 n=number(int(generated)), speed=number(generated / seconds, "f", 1)
             )
@@ -178,26 +178,26 @@ def counted_texts(status: EngineStatus | None, metrics: EngineMetrics | None) ->
         texts["requests"] = number(int(ended))
         errors = metrics.total("request_errors_total")
         if errors:
-            text = say("Counted", "{n}, and {errors} answered with an error")
+            text = translate("Counted", "{n}, and {errors} answered with an error")
             texts["requests"] = text.format(n=number(int(ended)), errors=number(int(errors)))
     first = metrics.histograms.get("time_to_first_token_seconds")
     bound = first.quantile(0.5) if first is not None else None
     if bound is not None:
-        text = say("Counted", "for half of them within {seconds} s")
+        text = translate("Counted", "for half of them within {seconds} s")
         texts["first_token"] = text.format(seconds=number(bound, "g", 3))
     return texts
 
 
 def _titles() -> dict[str, str]:
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     return {
-        "requests": say("Counted", "Requests"),
-        "generated": say("Counted", "Tokens written"),
-        "cached": say("Counted", "Prompt tokens from memory"),
-        "drafts": say("Counted", "Drafts accepted"),
-        "first_token": say("Counted", "First token"),
-        "warm": say("Counted", "Conversations kept warm"),
-        "restarts": say("Counted", "Restarts after a crash"),
+        "requests": translate("Counted", "Requests"),
+        "generated": translate("Counted", "Tokens written"),
+        "cached": translate("Counted", "Prompt tokens from memory"),
+        "drafts": translate("Counted", "Drafts accepted"),
+        "first_token": translate("Counted", "First token"),
+        "warm": translate("Counted", "Conversations kept warm"),
+        "restarts": translate("Counted", "Restarts after a crash"),
     }
 
 
@@ -210,33 +210,33 @@ def tier_sizes(report: ModelReport) -> list[tuple[str, str]]:
 
 def tier_name(tier: str) -> str:
     """What a place is called."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     names = {
-        "vram": say("Places", "Graphics memory"),
-        "ram": say("Places", "Memory"),
-        "ram_mapped": say("Places", "Memory (the file itself)"),
-        "disk": say("Places", "Drive, read when needed"),
+        "vram": translate("Places", "Graphics memory"),
+        "ram": translate("Places", "Memory"),
+        "ram_mapped": translate("Places", "Memory (the file itself)"),
+        "disk": translate("Places", "Drive, read when needed"),
     }
     return names.get(tier, tier)
 
 
 def part_name(name: str) -> str:
     """What a part of the model is called."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     names = {
-        "Experts": say("Places", "experts"),
-        "n-gram table": say("Places", "n-gram table"),
-        "Token embedding": say("Places", "token embedding"),
-        "MTP layer": say("Places", "draft layer"),
-        "Stream projections": say("Places", "stream projections"),
-        "Stream projections as Q8_0": say("Places", "stream projections as Q8_0"),
-        "Other": say("Places", "other weights"),
-        "KV pages": say("Places", "KV cache"),
-        "Recurrent states": say("Places", "recurrent states"),
-        "Workspace": say("Places", "workspace"),
-        "Vocabulary": say("Places", "vocabulary"),
-        "Program": say("Places", "program"),
-        "Warm conversations": say("Places", "conversations"),
+        "Experts": translate("Places", "experts"),
+        "n-gram table": translate("Places", "n-gram table"),
+        "Token embedding": translate("Places", "token embedding"),
+        "MTP layer": translate("Places", "draft layer"),
+        "Stream projections": translate("Places", "stream projections"),
+        "Stream projections as Q8_0": translate("Places", "stream projections as Q8_0"),
+        "Other": translate("Places", "other weights"),
+        "KV pages": translate("Places", "KV cache"),
+        "Recurrent states": translate("Places", "recurrent states"),
+        "Workspace": translate("Places", "workspace"),
+        "Vocabulary": translate("Places", "vocabulary"),
+        "Program": translate("Places", "program"),
+        "Warm conversations": translate("Places", "conversations"),
     }
     return names.get(name, name)
 

@@ -69,9 +69,9 @@ def model_line(state: EngineState, status: EngineStatus | None) -> str:
 
 def request_line(request: RunningRequest, status: EngineStatus) -> str:
     """One running request in words, with figures."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     if request.generated == 0 and request.prompt_read < request.prompt_tokens:
-        text = say("Now", "Reading {read} of {total} tokens ({cached} of them from memory)")
+        text = translate("Now", "Reading {read} of {total} tokens ({cached} of them from memory)")
         return text.format(
             read=_number(request.prompt_read),
             total=_number(request.prompt_tokens),
@@ -80,7 +80,7 @@ def request_line(request: RunningRequest, status: EngineStatus) -> str:
     used = request.prompt_tokens + request.generated
     context = status.limits.context
     if context:
-        text = say(
+        text = translate(
             "Now", "{n} tokens written in {seconds} s; {used} of {context} of the context used"
         )
         return text.format(
@@ -89,21 +89,21 @@ def request_line(request: RunningRequest, status: EngineStatus) -> str:
             used=_number(used),
             context=_number(context),
         )
-    text = say("Now", "{n} tokens written in {seconds} s")
+    text = translate("Now", "{n} tokens written in {seconds} s")
     return text.format(n=_number(request.generated), seconds=_number(round(request.elapsed_s)))
 
 
 def speed_line(rates: Rates) -> str:
     """The speeds of now."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     parts = []
     if rates.reading_per_s is not None:
         parts.append(
-            say("Now", "reading {n} tokens/s").format(n=_number(round(rates.reading_per_s)))
+            translate("Now", "reading {n} tokens/s").format(n=_number(round(rates.reading_per_s)))
         )
     if rates.generating_per_s is not None:
         speed = QLocale().toString(rates.generating_per_s, "f", 1)
-        parts.append(say("Now", "writing {n} tokens/s").format(n=speed))
+        parts.append(translate("Now", "writing {n} tokens/s").format(n=speed))
     return ", ".join(parts)
 
 

@@ -81,17 +81,17 @@ class RecentModel(QAbstractTableModel):
 
 def column_title(column: Column) -> str:
     """What a column is called."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     titles = {
-        Column.ENDED: say("Recent", "Ended"),
-        Column.KIND: say("Recent", "Interface"),
-        Column.PROMPT: say("Recent", "Prompt"),
-        Column.CACHED: say("Recent", "From memory"),
-        Column.OUTPUT: say("Recent", "Answer"),
-        Column.FIRST_TOKEN: say("Recent", "First token"),
-        Column.TOTAL: say("Recent", "In all"),
-        Column.SPEED: say("Recent", "Tokens/s"),
-        Column.END: say("Recent", "End"),
+        Column.ENDED: translate("Recent", "Ended"),
+        Column.KIND: translate("Recent", "Interface"),
+        Column.PROMPT: translate("Recent", "Prompt"),
+        Column.CACHED: translate("Recent", "From memory"),
+        Column.OUTPUT: translate("Recent", "Answer"),
+        Column.FIRST_TOKEN: translate("Recent", "First token"),
+        Column.TOTAL: translate("Recent", "In all"),
+        Column.SPEED: translate("Recent", "Tokens/s"),
+        Column.END: translate("Recent", "End"),
     }
     return titles[column]
 
@@ -122,24 +122,24 @@ def _cell(request: EndedRequest, column: Column) -> str:
 
 
 def _kind(protocol: str) -> str:
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     names = {
-        "chat": say("Recent", "Chat"),
-        "completions": say("Recent", "Completion"),
-        "responses": say("Recent", "Responses"),
-        "messages": say("Recent", "Messages"),
+        "chat": translate("Recent", "Chat"),
+        "completions": translate("Recent", "Completion"),
+        "responses": translate("Recent", "Responses"),
+        "messages": translate("Recent", "Messages"),
     }
     return names.get(protocol, protocol)
 
 
 def _end(finish: str) -> str:
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     words = {
-        "stop": say("Recent", "complete"),
-        "length": say("Recent", "length reached"),
-        "tool_calls": say("Recent", "tool call"),
-        "cancelled": say("Recent", "stopped"),
-        "error": say("Recent", "error"),
+        "stop": translate("Recent", "complete"),
+        "length": translate("Recent", "length reached"),
+        "tool_calls": translate("Recent", "tool call"),
+        "cancelled": translate("Recent", "stopped"),
+        "error": translate("Recent", "error"),
     }
     return words.get(finish, finish)
 

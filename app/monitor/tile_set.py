@@ -28,11 +28,11 @@ class TileSet:
     """The tiles; cards are added when the first sample shows them."""
 
     def __init__(self) -> None:
-        say = QCoreApplication.translate
-        self._speed = Tile(say("Plots", "Tokens per second"))
-        self._processor = Tile(say("Plots", "Processor"), lines=2, top=1.0)
-        self._memory = Tile(say("Plots", "Memory"), lines=2, top=1.0)
-        self._drive = Tile(say("Plots", "Drives"), lines=2)
+        translate = QCoreApplication.translate
+        self._speed = Tile(translate("Plots", "Tokens per second"))
+        self._processor = Tile(translate("Plots", "Processor"), lines=2, top=1.0)
+        self._memory = Tile(translate("Plots", "Memory"), lines=2, top=1.0)
+        self._drive = Tile(translate("Plots", "Drives"), lines=2)
         self._base = [
             _Filled(self._speed, self._fill_speed),
             _Filled(self._processor, self._fill_processor),
@@ -41,10 +41,12 @@ class TileSet:
         ]
         self._of_cards: dict[int, list[_Filled]] = {}
         self._processor.setToolTip(
-            say("Plots", "All programs; the second line is the engine's share.")
+            translate("Plots", "All programs; the second line is the engine's share.")
         )
-        self._memory.setToolTip(say("Plots", "All programs; the second line is the engine's part."))
-        self._drive.setToolTip(say("Plots", "Read; the second line is what is written."))
+        self._memory.setToolTip(
+            translate("Plots", "All programs; the second line is the engine's part.")
+        )
+        self._drive.setToolTip(translate("Plots", "Read; the second line is what is written."))
 
     def tiles(self) -> list[Tile]:
         """All tiles, those of cards first."""
@@ -95,7 +97,7 @@ class TileSet:
 
 def _card_tiles(card: GpuSample, *, is_only: bool) -> list[_Filled]:
     """The tiles of one card; what it does not tell has none."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     prefix = "" if is_only else f"{card.index}: "
     tiles: list[_Filled] = []
 
@@ -119,30 +121,35 @@ def _card_tiles(card: GpuSample, *, is_only: bool) -> list[_Filled]:
         tiles.append(_Filled(tile, fill))
 
     if card.load is not None:
-        add(say("Plots", "Graphics card"), 1.0, lambda c: (c.load,), lambda c: _percent(c.load))
+        add(
+            translate("Plots", "Graphics card"),
+            1.0,
+            lambda c: (c.load,),
+            lambda c: _percent(c.load),
+        )
     add(
-        say("Plots", "Graphics memory"),
+        translate("Plots", "Graphics memory"),
         float(card.vram_total_bytes),
         lambda c: (float(c.vram_used_bytes),),
         lambda c: f"{size_in_words(c.vram_used_bytes)} / {size_in_words(c.vram_total_bytes)}",
     )
     if card.temperature_c is not None:
         add(
-            say("Plots", "Temperature"),
+            translate("Plots", "Temperature"),
             100.0,
             lambda c: (c.temperature_c,),
             lambda c: "" if c.temperature_c is None else f"{c.temperature_c} °C",
         )
     if card.power_w is not None:
         add(
-            say("Plots", "Power"),
+            translate("Plots", "Power"),
             card.power_limit_w,
             lambda c: (c.power_w,),
             lambda c: "" if c.power_w is None else f"{_number(c.power_w, 0)} W",
         )
     if card.received_per_s is not None:
         add(
-            say("Plots", "PCIe"),
+            translate("Plots", "PCIe"),
             None,
             lambda c: (c.received_per_s, c.sent_per_s),
             lambda c: _per_second((c.received_per_s or 0.0) + (c.sent_per_s or 0.0)),

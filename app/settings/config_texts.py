@@ -26,6 +26,13 @@ LABELS = {
     "requant": QT_TRANSLATE_NOOP("RunConfig", "Projections as Q8_0"),
     "prompt_chunk": QT_TRANSLATE_NOOP("RunConfig", "Prompt chunk"),
     "parallel": QT_TRANSLATE_NOOP("RunConfig", "Requests at once"),
+    "spec_lookup": QT_TRANSLATE_NOOP("RunConfig", "Drafts from the conversation"),
+    "spec_mtp": QT_TRANSLATE_NOOP("RunConfig", "Drafts of the draft head"),
+    "spec_min_p": QT_TRANSLATE_NOOP("RunConfig", "Least probability of a draft"),
+    "spec_vocabulary": QT_TRANSLATE_NOOP("RunConfig", "Draft vocabulary"),
+    "spec_ngram": QT_TRANSLATE_NOOP("RunConfig", "Drafts from frequent words"),
+    "spec_ngram_file": QT_TRANSLATE_NOOP("RunConfig", "Corpus for these drafts"),
+    "spec_ngram_learn": QT_TRANSLATE_NOOP("RunConfig", "Learn from requests"),
     "prompt_slice_ms": QT_TRANSLATE_NOOP("RunConfig", "Pause for other prompts (ms)"),
     "session_cache_mib": QT_TRANSLATE_NOOP("RunConfig", "Memory for conversations (MiB)"),
     "save_sessions": QT_TRANSLATE_NOOP("RunConfig", "Keep conversations on disk"),
@@ -70,6 +77,31 @@ LABELS = {
 }
 
 DESCRIPTIONS = (
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Count what all requests hold for these guesses, and keep the counts in the data folder. The file holds what was said.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig", "A corpus for these guesses, made by `engine lookup build` for this model."
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Guess by which tokens followed the same one to four tokens most often, where nothing better is known.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Tokens that the draft head may guess: `all`, those of a script (`en`, `cjk`, `cyrillic`, each with ASCII), or a file of `python -m tools.draft_vocabulary`. Fewer make each guess cheaper, and leave texts in other scripts without any.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig", "The draft head stops guessing at a token that it gives a smaller probability."
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig", "Most tokens in a row that the model's draft head (MTP) may guess; 0 = none."
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Guess the next tokens from what the conversation already holds. Guesses are verified: they make answers faster where text is repeated, and never change them.",
+    ),
     QT_TRANSLATE_NOOP(
         "RunConfig", "Model file (GGUF); any shard of a split model. Default: the bundled model."
     ),
@@ -240,40 +272,40 @@ def group_title(group: Group) -> str:
 
 def allowed_in_words(row: ConfigRow) -> str:
     """What a value must be, such as `a whole number from 0 to 65535`."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     match row.kind:
         case Kind.SWITCH:
-            return say(_CONTEXT, "on or off")
+            return translate("RunConfig", "on or off")
         case Kind.CHOICE:
-            return say(_CONTEXT, "one of {choices}").format(choices=", ".join(row.choices))
+            return translate("RunConfig", "one of {choices}").format(choices=", ".join(row.choices))
         case Kind.INTEGER:
-            return _in_range(say(_CONTEXT, "a whole number"), row.limits)
+            return _in_range(translate("RunConfig", "a whole number"), row.limits)
         case Kind.NUMBER:
-            return _in_range(say(_CONTEXT, "a number"), row.limits)
+            return _in_range(translate("RunConfig", "a number"), row.limits)
         case Kind.PATH:
-            return say(_CONTEXT, "a file")
+            return translate("RunConfig", "a file")
         case Kind.LINES:
             if row.limits.min_chars:
-                text = say(_CONTEXT, "texts of {n} characters or more, one a line")
+                text = translate("RunConfig", "texts of {n} characters or more, one a line")
                 return text.format(n=row.limits.min_chars)
-            return say(_CONTEXT, "texts, one a line")
+            return translate("RunConfig", "texts, one a line")
         case _:
-            return say(_CONTEXT, "text")
+            return translate("RunConfig", "text")
 
 
 def _in_range(noun: str, limits: Limits) -> str:
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     low, above, high = limits.low, limits.above, limits.high
     if low is not None and high is not None:
-        text = say(_CONTEXT, "{what} from {low} to {high}")
+        text = translate("RunConfig", "{what} from {low} to {high}")
     elif low is not None:
-        text = say(_CONTEXT, "{what} of {low} or more")
+        text = translate("RunConfig", "{what} of {low} or more")
     elif above is not None and high is not None:
-        text = say(_CONTEXT, "{what} above {above} and up to {high}")
+        text = translate("RunConfig", "{what} above {above} and up to {high}")
     elif above is not None:
-        text = say(_CONTEXT, "{what} above {above}")
+        text = translate("RunConfig", "{what} above {above}")
     elif high is not None:
-        text = say(_CONTEXT, "{what} up to {high}")
+        text = translate("RunConfig", "{what} up to {high}")
     else:
         return noun
     return text.format(what=noun, low=_plain(low), above=_plain(above), high=_plain(high))

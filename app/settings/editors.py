@@ -250,17 +250,17 @@ def lines_of(text: str) -> list[str]:
 
 def choice_word(key: str, choice: str) -> str:
     """A choice in words; those that are names stay."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     words = {
-        ("ops", "auto"): say("Choices", "auto (the fastest that works)"),
-        ("ops", "reference"): say("Choices", "reference (plain and slow)"),
-        ("ops", "host"): say("Choices", "host (the processor's kernels)"),
-        ("default_reasoning_effort", "none"): say("Choices", "none"),
-        ("default_reasoning_effort", "low"): say("Choices", "low"),
-        ("default_reasoning_effort", "medium"): say("Choices", "medium"),
-        ("default_reasoning_effort", "high"): say("Choices", "high"),
-        ("anthropic_thinking", "when_asked"): say("Choices", "when asked"),
-        ("anthropic_thinking", "always"): say("Choices", "always"),
+        ("ops", "auto"): translate("Choices", "auto (the fastest that works)"),
+        ("ops", "reference"): translate("Choices", "reference (plain and slow)"),
+        ("ops", "host"): translate("Choices", "host (the processor's kernels)"),
+        ("default_reasoning_effort", "none"): translate("Choices", "none"),
+        ("default_reasoning_effort", "low"): translate("Choices", "low"),
+        ("default_reasoning_effort", "medium"): translate("Choices", "medium"),
+        ("default_reasoning_effort", "high"): translate("Choices", "high"),
+        ("anthropic_thinking", "when_asked"): translate("Choices", "when asked"),
+        ("anthropic_thinking", "always"): translate("Choices", "always"),
     }
     return words.get((key, choice), choice)
 

@@ -15,16 +15,16 @@ _SIZES = frozenset({"free", "needed"})
 
 def problem_sentence(problem: Problem) -> str:
     """One problem of a draft."""
-    say = QCoreApplication.translate
+    translate = QCoreApplication.translate
     if problem.code == "key_needed":
-        return say(
+        return translate(
             "Problems",
             "Others could reach the engine then, so it needs a key first. Make one on the page “Network”.",
         )
     row = next((row for row in config_rows() if row.key == problem.key), None)
     if row is None:
-        return say("Problems", "{key} cannot have this value.").format(key=problem.key)
-    return say("Problems", "It must be {allowed}.").format(allowed=allowed_in_words(row))
+        return translate("Problems", "{key} cannot have this value.").format(key=problem.key)
+    return translate("Problems", "It must be {allowed}.").format(allowed=allowed_in_words(row))
 
 
 _SENTENCES = {

@@ -18,6 +18,7 @@ from app.installed import installed_models
 from app.look.icons import put_icon
 from app.state_words import state_title
 from app.supervisor.state import Activity, EngineState, Phase
+from app.tray.state_icon import state_icon
 from app.views import View
 
 # In these the engine runs, or is on its way: the entry then says "stop".
@@ -32,7 +33,7 @@ class TrayMenu(QMenu):
         self._context = context
         self._actions: dict[str, QAction] = {}
         requests, supervisor = context.requests, context.supervisor
-        self._add("state", "", None).setEnabled(False)
+        self._add("state", "", lambda: requests.open_view.emit(View.CHAT))
         self._add("chat", "chat", lambda: requests.open_view.emit(View.CHAT))
         self._add("monitor", "monitor", lambda: requests.open_view.emit(View.MONITOR))
         self.addSeparator()
@@ -73,6 +74,7 @@ class TrayMenu(QMenu):
         """Bring the entries in line with a state."""
         title = state_title(state)
         self._actions["state"].setText(f"{title}: {state.model}" if state.model else title)
+        self._actions["state"].setIcon(state_icon(state))
         runs = state.phase in _RUNS
         self._actions["start"].setVisible(not runs)
         self._actions["start"].setEnabled(state.phase is not Phase.STOPPING)
@@ -88,12 +90,11 @@ class TrayMenu(QMenu):
             self.show_state(self._context.supervisor.state)
         super().changeEvent(event)
 
-    def _add(self, name: str, icon: str, act: Callable[[], object] | None) -> QAction:
+    def _add(self, name: str, icon: str, act: Callable[[], object]) -> QAction:
         action = QAction(self)
         if icon:
             put_icon(action, icon)
-        if act is not None:
-            action.triggered.connect(lambda _checked=False: act())
+        action.triggered.connect(lambda _checked=False: act())
         self.addAction(action)
         self._actions[name] = action
         return action

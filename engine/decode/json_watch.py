@@ -8,7 +8,7 @@ otherwise, so this looks at strings, brackets and digits only. What follows the 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 MAX_NUMBER_CHARS = 40
 MAX_EXPONENT_DIGITS = 2
@@ -31,7 +31,14 @@ class JsonWatch:
 
     def copy(self) -> JsonWatch:
         """An independent copy."""
-        return replace(self)
+        return JsonWatch(  # `dataclasses.replace` takes three times as long
+            self._stack,
+            self._expects_key,
+            self._is_in_string,
+            self._is_escaped,
+            self._key,
+            self._number,
+        )
 
     def feed(self, text: bytes) -> bool:
         """Reads on; False when the text must not go on like this (the watch is of no use then)."""
