@@ -37,21 +37,20 @@ class EndSignals(QObject):
         self._notifier = QSocketNotifier(self._reader.fileno(), QSocketNotifier.Type.Read, self)
         self._notifier.activated.connect(self._woken)
         signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        for name in _NAMES:
-            number = getattr(signal, name, None)
-            if number is not None:
-                signal.signal(number, self._handle)
+        self._before = {
+            number: signal.signal(number, self._handle)
+            for number in (getattr(signal, name, None) for name in _NAMES)
+            if number is not None
+        }
         # The desktop ends its session. It waits for no one long: the engine is told at once.
         app.commitDataRequest.connect(self._session_ends)
 
     def close(self) -> None:
-        """Hear nothing any more; a further signal ends the process at once."""
+        """Hear nothing any more: signals do what they did before."""
         self._notifier.setEnabled(False)
         signal.set_wakeup_fd(-1)
-        for name in _NAMES:
-            number = getattr(signal, name, None)
-            if number is not None:
-                signal.signal(number, signal.SIG_DFL)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
         self._reader.close()
         self._writer.close()
 
