@@ -23,8 +23,8 @@ from PySide6.QtWidgets import (
 from app.context import AppContext
 from app.look.icons import app_icon, put_icon
 from app.look.look import em, enlarge
+from app.program_folder import PROGRAM_DIR
 from engine import __version__
-from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.settings import settings_path
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from app.person_settings import PersonSettings
-from engine.core.catalog_file import PROGRAM_DIR
+from app.program_folder import PROGRAM_DIR
 from engine.core.errors import EngineError
 from engine.core.login_start import is_portable, set_login_start, starts_at_login
 

@@ -16,12 +16,12 @@ from app.context import AppContext
 from app.i18n.translate import Translations
 from app.instance import Request, Wish
 from app.main_window import MainWindow
+from app.program_folder import PROGRAM_DIR
 from app.quitting import Quitting
 from app.supervisor.state import Phase
 from app.tray.notifications import Notice, NoticeKind
 from app.tray.sign import TraySign
 from app.views import View
-from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.errors import EngineError
 from engine.core.language import Language, language_of, system_language
 

@@ -18,7 +18,7 @@ from PySide6.QtGui import QAction, QColor, QGuiApplication, QIcon, QPainter, QPa
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QAbstractButton
 
-from engine.core.catalog_file import PROGRAM_DIR
+from app.program_folder import PROGRAM_DIR
 
 ICONS_DIR = PROGRAM_DIR / "assets" / "icons"
 _SIDES = (16, 20, 24, 32, 48, 64)
