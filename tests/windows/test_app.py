@@ -43,14 +43,14 @@ def make_icu_stub(qt: Path, folder: Path) -> None:
     core = (qt / "Qt6Core.dll").read_bytes()
     names = sorted(set(re.findall(rb"\x00(ucnv_\w+|u_\w+|ucal_\w+)\x00", core)))
     source = folder / "icuuc.c"
-    source.write_text(
-        "\n".join(
-            f"__declspec(dllexport) long long {name.decode()}(void) {{ return 0; }}"
-            for name in names
-        ),
-        "utf-8",
-    )
-    command = [sys.executable, "-m", "ziglang", "cc", "-shared", "-target", "x86_64-windows-gnu"]
+    lines = [
+        f"__declspec(dllexport) long long {name.decode()}(void) {{ return 0; }}" for name in names
+    ]
+    # Without a C library, which would be built first.
+    lines.append("int DllMainCRTStartup(void *a, unsigned b, void *c) { return 1; }")
+    source.write_text("\n".join(lines), "utf-8")
+    command = [sys.executable, "-m", "ziglang", "cc", "-shared", "-nostdlib", "-w"]
+    command += ["-target", "x86_64-windows-gnu"]
     subprocess.run([*command, "-o", str(qt / "icuuc.dll"), str(source)], check=True)
 
 
