@@ -216,6 +216,13 @@ class AnswerRun:
             if self._reading is not None:
                 self._reading.cancel()
 
+    def end_at_once(self) -> Message:
+        """End it without waiting for the engine, for the app's end; the message as it stays."""
+        ended = self.tick().ended
+        if self._reading is not None:
+            self._reading.cancel()
+        return ended if ended is not None else self._end(MessageState.STOPPED)
+
     def answer_now(self) -> None:
         """End the thinking."""
         self._wants_answer = True
@@ -343,8 +350,7 @@ class AnswerRun:
                 return None
             self._notes = (*self._notes, "ended_in_thinking")
         if self._finish == "length":
-            if self._is_context_full():
-                self._notes = (*self._notes, "out_of_context")
+            self._note_why_cut()
             return self._end(MessageState.CUT)
         return self._end(MessageState.COMPLETE)
 
@@ -360,6 +366,7 @@ class AnswerRun:
 
     def _end(self, state: MessageState, problem: Problem | None = None) -> Message:
         self.is_over = True
+        self._unsaved = ([], [])  # part of the whole message
         self._phase = Phase.IDLE
         stats = added(self._stats_before, self._stats or self._stats_so_far())
         message = self.answer.ended(state, stats, problem, self._notes)
@@ -370,6 +377,15 @@ class AnswerRun:
         in_round = self._num_tokens - self._tokens_before_round
         used = self._progress.total + max(in_round, 0) if self._progress.total else 0
         return stats_of(usage, self._facts, self._job.settings, used)
+
+    def _note_why_cut(self) -> None:
+        """The engine says only that it is cut; without a cap and with room left it went in circles."""
+        cap = self._job.settings.max_tokens
+        generated = self._stats.generated_tokens if self._stats is not None else 0
+        if self._is_context_full():
+            self._notes = (*self._notes, "out_of_context")
+        elif self._stats is not None and (cap is None or generated < cap):
+            self._notes = (*self._notes, "repeat")
 
     def _stats_so_far(self) -> MessageStats | None:
         """For an answer whose end brought no counts."""

@@ -317,6 +317,11 @@ class ChatController(QObject):
         """Take over what the service changed (deleted or brought back)."""
         self._conversation = replace(self._conversation, deleted_at=conversation.deleted_at)
 
+    def shut_down(self) -> None:
+        """End the answer at once and keep what it has; for the app's end."""
+        if self._run is not None:
+            self._end(self._run.end_at_once())
+
     def _add_attachment(self, attachment: Attachment) -> None:
         self._set_attachments((*self.draft.attachments, attachment))
 

@@ -98,6 +98,7 @@ class ChatService(QObject):
         self._kept: OrderedDict[str, ChatController] = OrderedDict()
         self._busy: dict[str, tuple[ChatController, float]] = {}
         self._search: Operation | None = None
+        self._is_closing = False
         self._listing = QTimer(self)
         self._listing.setSingleShot(True)
         self._listing.timeout.connect(self.conversations_changed)
@@ -147,8 +148,9 @@ class ChatService(QObject):
         When the disk is still full what is not saved is written to a file elsewhere, if that can be
         done: its path, to be imported later.
         """
+        self._is_closing = True
         for controller, _ in list(self._busy.values()):
-            controller.stop()
+            controller.shut_down()
         if self._store.close(timeout_s):
             return None
         unsaved = [c.id for c in self._store.conversations()]
@@ -212,7 +214,8 @@ class ChatService(QObject):
 
         def note_end(message_id: str) -> None:
             began_s = self._busy.get(conversation_id, (None, time.monotonic()))[1]
-            self.answer_ended.emit(conversation_id, message_id, time.monotonic() - began_s)
+            if not self._is_closing:
+                self.answer_ended.emit(conversation_id, message_id, time.monotonic() - began_s)
             strong = weak()
             if strong is not None:
                 self._note_busy(conversation_id, strong)
