@@ -300,7 +300,14 @@ class ChatController(QObject):
     def remove_attachment(self, attachment_id: str) -> None:
         """Take an attachment out of the draft."""
         kept = tuple(a for a in self.draft.attachments if a.id != attachment_id)
-        self._set_attachments(kept)
+        if kept != self.draft.attachments:
+            self._set_attachments(kept)
+            self._store.drop_attachment(attachment_id)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it has something to do, with or without anybody looking."""
+        return self.is_busy or self._files.num_pending > 0
 
     @property
     def is_blank(self) -> bool:

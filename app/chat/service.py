@@ -197,11 +197,15 @@ class ChatService(QObject):
             controller = ChatController(self._store, self._engine, conversation)
             self._controllers[conversation_id] = controller
             self._listen(controller, conversation_id)
+        self._keep(conversation_id, controller)
+        idle = [key for key, kept in self._kept.items() if not kept.is_working]
+        for key in idle[: max(len(self._kept) - KEPT_CONTROLLERS, 0)]:
+            del self._kept[key]
+        return controller
+
+    def _keep(self, conversation_id: str, controller: ChatController) -> None:
         self._kept[conversation_id] = controller
         self._kept.move_to_end(conversation_id)
-        while len(self._kept) > KEPT_CONTROLLERS:
-            self._kept.popitem(last=False)
-        return controller
 
     def _listen(self, controller: ChatController, conversation_id: str) -> None:
         # Held weakly: a controller lives as long as somebody shows it, or it is busy.
@@ -231,6 +235,8 @@ class ChatService(QObject):
         if controller.is_busy:
             self._busy[conversation_id] = (controller, time.monotonic())
         else:
+            # Not let go here: this is called from a signal of its own.
+            self._keep(conversation_id, controller)
             del self._busy[conversation_id]
         self.busy_changed.emit(len(self._busy))
 

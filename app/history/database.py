@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.history.errors import damage
 from app.history.pending import Pending
 from app.history.records import Conversation, Message, MessageState, Problem
 from app.history.recovery import copy_path, set_aside_and_recover
@@ -90,6 +91,8 @@ class Database:
         self.reader, self.searcher = Reader(path), Reader(path)
         self.commit_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
+        self._copying: sqlite3.Connection | None = None
+        self._may_copy = True
         path.parent.mkdir(parents=True, exist_ok=True)
         self._open_writer()
 
@@ -146,6 +149,7 @@ class Database:
             if self._is_sound() and self._rebuild_index(error):
                 return None
             logger.warning("the history is damaged: %s", error)
+            self.stop_copying()
             self.close()
             problem = set_aside_and_recover(self.path)
             self._open_writer()
@@ -179,11 +183,21 @@ class Database:
             return
         if self.path.stat().st_size > COPY_MOST_BYTES:
             return
-        connection = connect(self.path, read_only=True)
+        connection = self._copying = connect(self.path, read_only=True)
         try:
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if found != "ok":
-                raise sqlite3.DatabaseError(found)
-            keep_copy(connection, copy)
+            if self._may_copy:
+                found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if found != "ok":
+                    raise damage(found)
+                keep_copy(connection, copy, is_wanted=lambda: self._may_copy)
         finally:
+            self._copying = None
             connection.close()
+
+    def stop_copying(self) -> None:
+        """Leave a copy that is being made; the older one stays."""
+        self._may_copy = False
+        connection = self._copying
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):  # it has just been closed
+                connection.interrupt()

@@ -45,6 +45,13 @@ def is_damage(error: sqlite3.Error) -> bool:
     return _primary_code(error) in _DAMAGED
 
 
+def damage(found: str) -> sqlite3.Error:
+    """The error for damage that a check has found."""
+    error = sqlite3.DatabaseError(found)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
 def save_problem(error: sqlite3.Error | OSError, path: str) -> Problem:
     """Why saving failed, and what to do; what is not saved stays in memory and is tried again."""
     code = _primary_code(error) if isinstance(error, sqlite3.Error) else -1

@@ -43,6 +43,7 @@ class Pending:
         pieces: by message id, in the order in which they came.
         attachments: by id.
         purged: ids of conversations to remove from the file.
+        dropped: ids of attachments to remove from the file.
     """
 
     conversations: dict[str, Conversation] = field(default_factory=dict)
@@ -50,11 +51,11 @@ class Pending:
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     attachments: dict[str, Content] = field(default_factory=dict)
     purged: set[str] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        return bool(
-            self.conversations or self.messages or self.pieces or self.attachments or self.purged
-        )
+        changed = self.conversations or self.messages or self.pieces or self.attachments
+        return bool(changed or self.purged or self.dropped)
 
     def copy(self) -> Pending:
         """A batch to write."""
@@ -64,6 +65,7 @@ class Pending:
             {message_id: list(pieces) for message_id, pieces in self.pieces.items()},
             dict(self.attachments),
             set(self.purged),
+            set(self.dropped),
         )
 
     def remove(self, written: Pending) -> None:
@@ -72,6 +74,7 @@ class Pending:
         _remove_same(self.messages, written.messages)
         _remove_same(self.attachments, written.attachments)
         self.purged -= written.purged
+        self.dropped -= written.dropped
         for message_id, pieces in written.pieces.items():
             if message_id in self.pieces:
                 del self.pieces[message_id][: len(pieces)]

@@ -130,8 +130,19 @@ def prepare(
         _in_one_step(connection, migrations[version], version + 1)
 
 
-def keep_copy(connection: sqlite3.Connection, target: Path) -> None:
+class _UnwantedError(Exception):
+    """A copy is not wanted any more."""
+
+
+def keep_copy(
+    connection: sqlite3.Connection, target: Path, is_wanted: Callable[[], bool] = lambda: True
+) -> None:
     """A copy of the whole database, what is only in its journal included; it replaces `target`.
+
+    Args:
+        connection: of the database.
+        target: the copy.
+        is_wanted: asked now and then; when it says no, `target` stays as it was.
 
     Raises:
         sqlite3.Error, OSError: it cannot be written.
@@ -139,8 +150,15 @@ def keep_copy(connection: sqlite3.Connection, target: Path) -> None:
     unfinished = target.with_name(target.name + ".tmp")
     unfinished.unlink(missing_ok=True)
     copy = sqlite3.connect(unfinished)
+
+    def look(_status: int, _remaining: int, _total: int) -> None:
+        if not is_wanted():
+            raise _UnwantedError
+
     try:
-        connection.backup(copy, pages=512)
+        connection.backup(copy, pages=512, progress=look, sleep=0.0)
+    except _UnwantedError:
+        return
     finally:
         copy.close()
     unfinished.replace(target)

@@ -89,6 +89,9 @@ class HistoryStore:
             raise
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
+        # Beside it: a large file takes minutes to be copied, and saving must not wait.
+        self._house = threading.Thread(target=self._keep_house, name="history-copy", daemon=True)
+        self._house.start()
 
     # -- conversations ---------------------------------------------------------------------------
 
@@ -196,6 +199,13 @@ class HistoryStore:
             self._pending.attachments[attachment_id] = content
             self._wake(is_urgent=True)
 
+    def drop_attachment(self, attachment_id: str) -> None:
+        """Forget what is inside an attachment that was never sent."""
+        with self._changed:
+            self._pending.attachments.pop(attachment_id, None)
+            self._pending.dropped.add(attachment_id)
+            self._wake(is_urgent=False)
+
     def attachment(self, attachment_id: str) -> Content | None:
         """What is inside an attachment; None when it is lost.
 
@@ -267,6 +277,8 @@ class HistoryStore:
             self._is_closing = True
             self._changed.notify_all()
         self._thread.join(timeout_s)
+        self._database.stop_copying()
+        self._house.join(timeout_s)
         if not self._thread.is_alive():
             self._database.close()
         return is_saved
@@ -278,7 +290,6 @@ class HistoryStore:
     # -- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._keep_house()
         retry_s = self._retry_s
         while self._wait_for_changes():
             try:
@@ -341,7 +352,7 @@ class HistoryStore:
         try:
             self._database.keep_copy_now_and_then()
         except sqlite3.Error as error:
-            if is_damage(error):
+            if is_damage(error) and not self._is_closing:
                 self._repair(error)
             else:
                 logger.warning("no second copy of the history: %s", error)

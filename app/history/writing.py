@@ -64,6 +64,9 @@ def write_batch(connection: sqlite3.Connection, batch: Pending) -> None:
                 for piece in pieces
             ],
         )
+        connection.executemany(
+            "DELETE FROM attachments WHERE id = ?", [(dropped,) for dropped in batch.dropped]
+        )
         for conversation_id in batch.purged:
             for removal in REMOVALS:
                 connection.execute(removal, (conversation_id,))

@@ -32,6 +32,22 @@ def test_a_blank_conversation_is_neither_listed_nor_kept(open_chats, server, tmp
     assert open_chats(server.url).service.conversations() == []
 
 
+def test_conversations_that_nobody_shows_are_let_go(chats):
+    import gc  # noqa: PLC0415  # beside its only use
+
+    ids = []
+    for number in range(12):
+        controller = chats.service.controller(chats.service.new_conversation())
+        controller.set_draft_text(f"draft {number}")
+        ids.append(controller.conversation.id)
+    del controller
+    gc.collect()
+    assert len(chats.service._controllers) <= 7
+    assert [chats.service.controller(i).draft.text for i in ids] == [
+        f"draft {number}" for number in range(12)
+    ]
+
+
 def test_the_list_is_sorted_by_the_last_message(chats):
     first, second = chats.new(), None
     chats.ask(first, "One")
@@ -100,7 +116,9 @@ def test_a_picture_is_kept_and_named_when_the_model_sees(chats):
     # The model that answers is another one, without eyes: it is told that there was a picture.
     answer = chats.ask(controller, "What do you see?")
     assert answer.problem is None
-    controller.remove_attachment(picture.id)
+    assert controller.path()[0].attachments == (picture,)
+    controller.remove_attachment(picture.id)  # it was sent: nothing happens
+    assert chats.service._store.attachment(picture.id).data == PNG
 
 
 def test_an_attachment_can_be_taken_out_again(chats, tmp_path):
@@ -109,8 +127,11 @@ def test_an_attachment_can_be_taken_out_again(chats, tmp_path):
     path.write_text("text", encoding="utf-8")
     controller.add_file(path)
     chats.wait(lambda: controller.draft.attachments)
-    controller.remove_attachment(controller.draft.attachments[0].id)
+    [attachment] = controller.draft.attachments
+    controller.remove_attachment(attachment.id)
     assert controller.draft.is_empty
+    assert chats.service._store.flush()
+    assert chats.service._store.attachment(attachment.id) is None
 
 
 def test_searching_finds_chinese_words_in_the_background(chats):
