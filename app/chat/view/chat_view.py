@@ -7,6 +7,7 @@ Conversations are the `ChatService`'s; closing or deleting this widget changes n
 
 from __future__ import annotations
 
+import gc
 import logging
 
 from PySide6.QtCore import QEvent, Qt, QTimer
@@ -24,6 +25,17 @@ from app.history.records import ConversationSettings, Problem, Role
 from engine.core.errors import EngineError
 
 logger = logging.getLogger(__name__)
+
+
+def _spare_what_stays() -> None:
+    """Take what is loaded by now out of the garbage collector's rounds.
+
+    A full round over all modules took 53 ms (2026-11-30), in the middle of an answer. What is never
+    freed need not be looked at again and again.
+    """
+    gc.collect()
+    gc.freeze()
+
 
 _LIST_EMS = 17
 _PANEL_EMS = 20
@@ -52,6 +64,7 @@ class ChatView(QWidget):
         self._service.saving_changed.connect(self._saving_changed)
         self._build()
         self._open_latest()
+        QTimer.singleShot(0, self, _spare_what_stays)
 
     def _build(self) -> None:
         """Make all that is shown, in the language of now."""
