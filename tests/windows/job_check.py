@@ -98,7 +98,7 @@ def start() -> tuple[Launched, LogPump, list[int]]:
     deadline = time.monotonic() + 60
     while not lines and time.monotonic() < deadline:
         time.sleep(0.05)
-    return launched, pump, [int(word) for word in lines[0].split()[1:]]
+    return launched, pump, [int(word) for word in lines[0].split()[2:]]
 
 
 def keep() -> None:

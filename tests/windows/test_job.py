@@ -11,8 +11,6 @@ from tests.windows.wine import Wine
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("job_check.py")
 NEEDED = (
-    "app/__init__.py",
-    "app/engine_status.py",
     "engine/__init__.py",
     "engine/core/__init__.py",
     "engine/core/errors.py",
@@ -24,7 +22,7 @@ NEEDED = (
 @pytest.mark.timeout(400)
 def test_the_engine_ends_with_whoever_started_it(wine: Wine, wine_folder: Path):
     program = wine_folder / "program"
-    sources = [*NEEDED, *(f"app/supervisor/{path.name}" for path in _supervisor_files())]
+    sources = [*NEEDED, *_files_of("app"), *_files_of("app/supervisor")]
     for name in sources:
         (program / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, program / name)
@@ -58,5 +56,5 @@ def test_the_engine_ends_with_whoever_started_it(wine: Wine, wine_folder: Path):
     }
 
 
-def _supervisor_files() -> list[Path]:
-    return sorted((ROOT / "app" / "supervisor").glob("*.py"))
+def _files_of(folder: str) -> list[str]:
+    return [f"{folder}/{path.name}" for path in sorted((ROOT / folder).glob("*.py"))]
