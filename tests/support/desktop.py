@@ -12,6 +12,7 @@ The panel starts before the program does, else a sign docks late. Needs Xvfb, op
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -165,14 +166,18 @@ class Desktop:
 
     def sign_place(self) -> tuple[int, int] | None:
         """Where the one sign in the panel is (its middle); None while there is none."""
-        tree = self.output(["xwininfo", "-root", "-tree"])
-        inside = tree.partition("tint2")[2]
-        # Below tint2's window: a square of at most its height, with its place on the screen last.
-        for width, height, x, y in re.findall(
-            r"\s(\d+)x(\d+)\+-?\d+\+-?\d+\s+\+(-?\d+)\+(-?\d+)", inside
-        ):
-            if width == height and 8 <= int(width) <= 64:
-                return int(x) + int(width) // 2, int(y) + int(height) // 2
+        lines = self.output(["xwininfo", "-root", "-tree"]).splitlines()
+        panel = next((number for number, line in enumerate(lines) if '"tint2"' in line), None)
+        if panel is None:
+            return None
+        depth = _indent(lines[panel])
+        for line in itertools.takewhile(lambda line: _indent(line) > depth, lines[panel + 1 :]):
+            # A square of at most the panel's height; its place on the screen comes last.
+            found = re.search(r"\s(\d+)x(\d+)\+-?\d+\+-?\d+\s+\+(-?\d+)\+(-?\d+)", line)
+            if found is not None:
+                width, height, x, y = (int(number) for number in found.groups())
+                if width == height and 8 <= width <= 64:
+                    return x + width // 2, y + height // 2
         return None
 
     def click(self, x: int, y: int, button: int = 1) -> None:
@@ -188,3 +193,7 @@ class Desktop:
         """Keep a picture of the whole screen."""
         subprocess.run(["import", "-window", "root", str(path)], env=self.environment, check=True)
         return path
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
