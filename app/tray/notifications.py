@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.app_settings import AppSettings, AppSettingsStore
 from app.supervisor.reason_words import explain
-from app.supervisor.state import EngineState, Phase
+from app.supervisor.state import EngineState, Phase, ReasonCode
 from app.views import View
 
 # A shorter answer is still being waited for.
@@ -67,8 +67,10 @@ class Notifier(QObject):
             text = self.tr("{model} can be used now.").format(model=state.model or "Stratum")
             self.tell(Notice(NoticeKind.READY, self.tr("Ready"), text))
         elif state.phase is Phase.FAILED and before.phase is not Phase.FAILED:
-            text = explain(state.reason) if state.reason is not None else ""
-            self.tell(Notice(NoticeKind.ERROR, self.tr("The model does not run"), text))
+            reason = state.reason
+            if reason is None or reason.code is not ReasonCode.NO_MODEL:  # that is no surprise
+                text = explain(reason) if reason is not None else ""
+                self.tell(Notice(NoticeKind.ERROR, self.tr("The model does not run"), text))
         elif state.phase is Phase.STARTING and state.reason is not None and before.reason is None:
             title = self.tr("The model is started again")
             self.tell(Notice(NoticeKind.ERROR, title, explain(state.reason)))

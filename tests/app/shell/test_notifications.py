@@ -51,6 +51,12 @@ def test_a_failure_is_told_once_with_its_reason(context, told):
     assert notice.text
 
 
+def test_that_no_model_is_installed_yet_is_no_surprise(context, told):
+    reason = Reason(ReasonCode.NO_MODEL)
+    context.notifier.state_changed(EngineState(Phase.FAILED, reason=reason))
+    assert told == []
+
+
 def test_a_crash_is_told_while_the_engine_starts_again(context, told):
     reason = Reason(ReasonCode.UNKNOWN, detail="killed")
     context.notifier.state_changed(READY)
