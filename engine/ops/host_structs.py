@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.ggml_types import GgmlType, row_bytes
+from engine.gguf.blocks import dequantise
 from engine.gguf.reader import Tensor
 from engine.ops.weights import (
     AttentionWeights,
@@ -47,7 +48,7 @@ class HyperConnectionStruct(ctypes.Structure):
     """`HyperConnection` of api.h."""
 
     _fields_ = (
-        *((name, _POINTER) for name in ("norm", "down", "up", "inject")),
+        *((name, _POINTER) for name in ("norm", "down", "up", "inject", "up_columns")),
         *((name, _INTEGER) for name in ("streams", "hidden")),
         ("eps", _REAL),
     )
@@ -94,6 +95,11 @@ class PleStruct(ctypes.Structure):
     )
 
 
+MOST_RANK_BY_COLUMNS = 64  # of a gated mix whose up projection is held transposed, as float32
+COLUMN_BLOCK = 16  # kColumnBlock in streams.h
+FLOAT_TYPES = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
+
+
 class HostMatrix:
     """A matrix in the file's own bytes: a `Matrix` of engine/ops/weights.py.
 
@@ -124,6 +130,10 @@ class HostMatrix:
         )
         self._keep = (struct, data)
         self.address = ctypes.addressof(struct)
+
+    def values(self) -> FloatArray:
+        """A plain matrix as float32, `[rows, columns]`; a copy."""
+        return dequantise(self._keep[1], self.type, (self.rows, self.columns))
 
 
 class Prepared:
@@ -164,8 +174,14 @@ def prepare_hyper_connection(weights: HyperConnectionWeights) -> Prepared:
     _check(fits, "residual mix")
     kept, (norm,) = _vectors(weights.norm)
     inject = None if weights.inject is None else _matrix(weights.inject)
+    up, up_columns = _matrix(weights.up), None
+    is_small = rank <= MOST_RANK_BY_COLUMNS and hidden % COLUMN_BLOCK == 0
+    if is_small and isinstance(weights.up, HostMatrix) and weights.up.type in FLOAT_TYPES:
+        blocks = weights.up.values().reshape(-1, COLUMN_BLOCK, rank)
+        columns, (up_columns,) = _vectors(blocks.transpose(0, 2, 1))
+        kept += columns
     struct = HyperConnectionStruct(
-        norm, _matrix(weights.down), _matrix(weights.up), inject, hc, hidden, weights.eps
+        norm, _matrix(weights.down), up, inject, up_columns, hc, hidden, weights.eps
     )
     return Prepared(struct, [kept, weights.down, weights.up, weights.inject])
 

@@ -82,6 +82,8 @@ struct HyperConnection {
   const Matrix* down;
   const Matrix* up;
   const Matrix* inject;  // null for the final mixer
+  // A small `up` of floats, 16 rows at a time transposed: [streams * hidden / 16, rank, 16]; else null.
+  const float* up_columns;
   i64 streams;
   i64 hidden;
   double eps;

@@ -135,6 +135,31 @@ static inline void mix_inject(const Mix& m, i64 r, float* inject) {
   }
 }
 
+constexpr i64 kColumnBlock = 16;
+
+// Gates `from .. to-1` (multiples of 16) of R rows by columns of the up projection: with a small rank,
+// sums across the lanes would cost more than the products.
+template <int R>
+static inline void gates_by_columns(const Mix& m, i64 first, i64 from, i64 to) {
+  const i64 width = m.w->streams * m.w->hidden, rank = m.w->down->rows;
+  const float* low[R];
+  for (int r = 0; r < R; ++r) low[r] = m.low + (first + r) * rank;
+  for (i64 i = from; i < to; i += W) {
+    const float* column = m.w->up_columns + i / kColumnBlock * kColumnBlock * rank + i % kColumnBlock;
+    Vec sums[R];
+    STRATUM_UNROLLED
+    for (int r = 0; r < R; ++r) sums[r] = zero();
+    STRATUM_ROLLED
+    for (i64 k = 0; k < rank; ++k, column += kColumnBlock) {
+      const Vec weights = load(column, Full{});
+      STRATUM_UNROLLED
+      for (int r = 0; r < R; ++r) sums[r] = fma(set1(low[r][k]), weights, sums[r]);
+    }
+    STRATUM_UNROLLED
+    for (int r = 0; r < R; ++r) store(m.gates + (first + r) * width + i, sums[r], Full{});
+  }
+}
+
 // The up projection and the mix, in tiles of columns: each tile computes its gates of all streams.
 static inline void mix_out(Context* c, const Mix& m, const RowsOf<float>& x,
                            const DecodeMemory& memory) {
@@ -145,7 +170,14 @@ static inline void mix_out(Context* c, const Mix& m, const RowsOf<float>& x,
   parallel(c, ceil_div(hidden, each), product_ns(width, rank + 64, m.rows), [&](i64 i, i64 thread) {
     const i64 from = i * each, to = least(hidden, from + each);
     for (i64 s = 0; s < w->streams; ++s) {
-      product(up, s * hidden + from, s * hidden + to, memory.of(thread));
+      const i64 start = s * hidden + from, stop = s * hidden + to;
+      if (w->up_columns == nullptr) {
+        product(up, start, stop, memory.of(thread));
+        continue;
+      }
+      by_rows<4>(m.rows, [&](i64 first, auto rows) {
+        gates_by_columns<decltype(rows)::value>(m, first, start, stop);
+      });
     }
     for (i64 r = 0; r < m.rows; ++r) mix_columns(m, r, from, to, x.row(r));
   });
