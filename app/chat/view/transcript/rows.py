@@ -294,6 +294,9 @@ class BodyRow(Row):
         """Draw it; `chosen` is the selected part of its text."""
         with_.is_muted = self.is_muted
         em = with_.theme.em
+        if self.is_muted:
+            bar = QRectF(x - em * 0.6, y, em * 0.15, self.height)
+            painter.fillRect(bar, with_.theme.line)
         begin = 0
         for view, top in zip(self.views, self._tops, strict=False):
             indent = self._indent(view, with_)
