@@ -1,5 +1,7 @@
 """The transcript: what is laid out, where the reader is, what can be selected."""
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QDesktopServices, QGuiApplication
@@ -404,3 +406,47 @@ def test_formulas_are_drawn_when_they_are_complete(transcript, fill):
     bad = section.body_rows()[-1].views[0]
     assert "\\foo{" in bad._document.toPlainText()
     QApplication.processEvents()
+
+
+def test_bold_is_bold_while_it_is_being_written_and_nothing_is_left_of_that(
+    transcript, fill, settled
+):
+    messages = fill(transcript, ["q", "A **very impor"], state=MessageState.GROWING)
+    section = transcript.sections[1]
+    assert section.body_rows()[0].plain == "A very impor"
+    grow(transcript, messages[-1], "tant** word, and `co")
+    settled(transcript)
+    assert section.body_rows()[0].plain == "A very important word, and co"
+    ended = replace(
+        messages[-1], text="A **very important** word, and `co", state=MessageState.STOPPED
+    )
+    transcript.update_message(ended, ("m1",))
+    settled(transcript)
+    assert section.body_rows()[0].plain == "A very important word, and `co"
+
+
+def test_nothing_is_laid_out_while_nobody_looks(transcript, fill, settled):
+    messages = fill(transcript, ["q", "Begin."], state=MessageState.GROWING)
+    transcript.hide()
+    for _number in range(30):
+        grow(transcript, messages[-1], "\n\nMore text.")
+    QApplication.processEvents()
+    assert not transcript._timer.isActive()
+    assert not any(row.is_measured for row in transcript.sections[1].body_rows()[1:])
+    transcript.show()
+    settled(transcript)
+    assert transcript.sections[1].body_rows()[-1].is_laid_out
+
+
+def test_text_does_not_run_away_while_it_is_selected(transcript, fill, settled):
+    messages = fill(transcript, ["q", LONG], state=MessageState.GROWING)
+    view, bar = transcript.viewport(), transcript.verticalScrollBar()
+    QTest.mousePress(view, Qt.MouseButton.LeftButton, pos=QPoint(100, 200))
+    QTest.mouseMove(view, QPoint(250, 260))
+    before = bar.value()
+    grow(transcript, messages[-1], "\n\nMore." * 30)
+    settled(transcript)
+    assert bar.value() == before
+    QTest.mouseRelease(view, Qt.MouseButton.LeftButton, pos=QPoint(250, 260))
+    assert not transcript.is_at_end
+    assert transcript.end_button.isVisible()
