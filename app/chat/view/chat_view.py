@@ -123,6 +123,7 @@ class ChatView(QWidget):
         pane.branch_wanted.connect(self._branch)
         pane.settings_wanted.connect(self.toggle_panel)
         pane.list_wanted.connect(self.toggle_list)
+        pane.asking.connect(self.panel.flush)
         self.panel.changed.connect(self._put_settings)
         self.panel.close_wanted.connect(self.toggle_panel)
         self.panel.refused.connect(lambda words: pane.notice.say(words, seconds=15))

@@ -1,5 +1,6 @@
 """The transcript: what is laid out, where the reader is, what can be selected."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -350,7 +351,7 @@ def test_what_is_no_longer_seen_is_freed(transcript, fill, settled):
     bar = transcript.verticalScrollBar()
     for _step in range(60):
         bar.setValue(bar.value() - 300)
-        settled(transcript)
+    settled(transcript)
     assert len(documents(transcript)) < 80
     assert len(transcript.viewport().children()) < 60
 
@@ -450,3 +451,27 @@ def test_text_does_not_run_away_while_it_is_selected(transcript, fill, settled):
     QTest.mouseRelease(view, Qt.MouseButton.LeftButton, pos=QPoint(250, 260))
     assert not transcript.is_at_end
     assert transcript.end_button.isVisible()
+
+
+def test_a_long_streamed_answer_costs_little_for_each_batch(transcript, fill, settled):
+    part = (
+        "## Part\n\nSome *words* about $x^2$ and `code`.\n\n```python\ndef f(x):\n"
+        + "    y = x + 1  # again\n" * 12
+        + "    return x\n```\n\n| a | b |\n|---|--:|\n"
+        + "| one | 2 |\n" * 8
+        + "\n1. first\n2. second\n\n> said\n\n"
+    )
+    text = part * 40
+    messages = fill(transcript, ["q", "Begin.\n\n"], state=MessageState.GROWING)
+    longest = 0.0
+    for place in range(0, len(text), 400):
+        begin = time.thread_time()  # of this thread alone: other programs do not count
+        grow(transcript, messages[-1], text[place : place + 400])
+        transcript.lay_out()
+        transcript.viewport().repaint()
+        longest = max(longest, time.thread_time() - begin)
+    settled(transcript)
+    assert longest < 0.2, longest  # 0.02 s on 2 cores of 2026; a slow machine may take longer
+    assert len(documents(transcript)) < 60
+    row = transcript.sections[1].body_rows()[-1]
+    assert row.is_laid_out
