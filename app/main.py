@@ -1,6 +1,7 @@
 """Starts the app: one for each person, its parts made once, the window first and the rest after it.
 
     python -m app                   the window, or the window of the app that runs already
+    python -m app --chat            the same, with the chat in it
     python -m app --at-login        beside the clock, without a window
 
 Exit status: 0 success, 2 wrong use or unusable settings, 1 anything else.
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(app: QApplication, options: argparse.Namespace, translations: Translations) -> int:
     instance = Instance(parent=app)
-    if not instance.claim(Wish.NOTHING if options.at_login else Wish.RAISE):
+    if not instance.claim(_wish_of(options)):
         return 0
     settings = PersonSettings(settings_path(), app)
     data_dir: Path = options.data_dir or settings.value.data_dir
@@ -139,9 +140,17 @@ def _parser() -> argparse.ArgumentParser:
         description="Stratum's sign beside the clock, its chat, monitor and settings.",
     )
     parser.add_argument("--at-login", action="store_true", help="start without a window")
+    parser.add_argument("--chat", action="store_true", help="open the chat, also when it runs")
     parser.add_argument("--data-dir", type=_folder, metavar="DIR", help="of models and chats")
     parser.add_argument("--language", type=Language, choices=list(Language), help="of the texts")
     return parser
+
+
+def _wish_of(options: argparse.Namespace) -> Wish:
+    """What the app that runs already should do."""
+    if options.at_login:
+        return Wish.NOTHING
+    return Wish.OPEN_CHAT if options.chat else Wish.RAISE
 
 
 def _folder(text: str) -> Path:

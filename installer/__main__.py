@@ -210,7 +210,9 @@ def _headless(options: argparse.Namespace, installation: Installation, texts: Te
             is_for_agents=True if options.agents else None,
         ),
         texts,
-        lambda: _take_over(texts, is_quiet=options.json),
+        lambda: _take_over(
+            texts, is_quiet=options.json, starts_former=not (options.no_start or options.json)
+        ),
     )
     status = headless.calibrate() if options.calibrate else headless.run()
     if options.json:
@@ -243,8 +245,8 @@ def _wizard(options: argparse.Namespace, installation: Installation, texts: Text
     return run_wizard(installation, lambda: take_over(texts, is_quiet=True))
 
 
-def _take_over(texts: Texts, *, is_quiet: bool = False) -> bool:
-    """Whether this program is the one to use; else the former one was started.
+def _take_over(texts: Texts, *, is_quiet: bool = False, starts_former: bool = True) -> bool:
+    """Whether this program is the one to use; else the former one was started, where that is wanted.
 
     A version that is new here tests itself first, and makes its entries in the menus.
 
@@ -256,7 +258,8 @@ def _take_over(texts: Texts, *, is_quiet: bool = False) -> bool:
     root = take_over(texts, is_quiet=is_quiet)
     if root == PROGRAM_DIR:
         return True
-    start_former(root)
+    if starts_former:
+        start_former(root)
     return False
 
 

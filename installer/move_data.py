@@ -155,12 +155,14 @@ class DataMove:
         make_folder(self.target)
         try:
             with download_lock(self.source / "models"):
-                return self._run(Reporter(progress))
+                report = self._run(Reporter(progress))
         except StoppedError as error:
             raise StoppedError(
                 "The move was stopped. Nothing is lost; start it again and it goes on.",
                 code="move_stopped",
             ) from error
+        self._remove_lock()
+        return report
 
     def stop(self) -> None:
         """End `run`."""
@@ -281,15 +283,20 @@ class DataMove:
             except OSError as error:
                 logger.warning("%s could not be removed: %s", path, error)
                 left.append(str(path))
-        for leftover in _LEFT_BEHIND:
-            with contextlib.suppress(OSError):  # Windows does not delete the lock that we hold
-                (self.source / leftover).unlink(missing_ok=True)
-                (self.source / "models" / leftover).unlink(missing_ok=True)
-        folders = {parent for name in files for parent in name.parents} | {Path("models")}
+        with contextlib.suppress(OSError):
+            (self.source / "engine.json").unlink(missing_ok=True)
+        folders = {parent for name in files for parent in name.parents}
         for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
             with contextlib.suppress(OSError):  # something of the person's is in it
                 (self.source / folder).rmdir()
         return left
+
+    def _remove_lock(self) -> None:
+        """Remove what Windows does not let go before the lock is given back."""
+        with contextlib.suppress(OSError):  # the folder holds something of the person's
+            (self.source / "models" / LOCK_NAME).unlink(missing_ok=True)
+            (self.source / "models").rmdir()
+            self.source.rmdir()
 
 
 def _check_folders(source: Path, target: Path) -> None:

@@ -151,6 +151,7 @@ def installed_copy(bare_copy: Path, tmp_path: Path) -> Path:
     """A folder in which everything is installed, with a Python that shows its arguments."""
     (bare_copy / "requirements" / "base.txt").write_text("")
     (bare_copy / "requirements" / "app.txt").write_text("")
+    (bare_copy / "requirements" / "dev.txt").write_text("")
     binaries = bare_copy / ".venv" / "bin"
     binaries.mkdir(parents=True)
     python = binaries / "python"
@@ -162,7 +163,7 @@ def installed_copy(bare_copy: Path, tmp_path: Path) -> Path:
     )
     python.chmod(0o755)
     lines = []
-    for name in ("base", "app"):
+    for name in ("base", "app", "dev"):
         command = f"cksum requirements/{name}.txt | tr -s ' \\t' '-'"
         shown = subprocess.run(
             ["sh", "-c", command], cwd=bare_copy, capture_output=True, text=True, check=True
@@ -225,6 +226,25 @@ def test_json_output_is_not_mixed_with_progress(bare_copy: Path, tmp_path: Path)
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert "Creating .venv" in done.stderr
+
+
+def test_real_windows_are_tested_where_a_desktop_can_be_started(
+    installed_copy: Path, tmp_path: Path
+) -> None:
+    path = bare_path(tmp_path / "bin", "grep")
+    done = setup(installed_copy, "--test", PATH=path)
+    assert done.returncode == 0
+    assert (
+        "Skipped the tests of real windows (marker desktop); not installed here: Xvfb openbox"
+        in (done.stdout)
+    )
+    assert "<desktop and not wine>" not in done.stdout
+    for name in ("Xvfb", "openbox", "tint2", "xdotool", "xwininfo", "xprop", "import"):
+        (tmp_path / "bin" / name).symlink_to("/bin/true")
+    done = setup(installed_copy, "--test", "--", "-k", "tray", PATH=path)
+    assert done.returncode == 0
+    assert "<-m><desktop and not wine><-k><tray>" in done.stdout
+    assert "Skipped" not in done.stdout
 
 
 @pytest.mark.parametrize("is_release", [False, True])

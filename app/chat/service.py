@@ -173,10 +173,13 @@ class ChatService(QObject):
 
         A blank one that is there already is given again.
         """
-        for conversation_id in self._blank:
+        for conversation_id in list(self._blank):
             controller = self._controllers.get(conversation_id)
-            if controller is None or controller.is_blank:
+            is_stored = self._is_stored(conversation_id)
+            if controller.is_blank if controller is not None else not is_stored:
                 return conversation_id
+            if is_stored:
+                del self._blank[conversation_id]
         conversation = Conversation(id=new_id(), settings=self.presets.default_settings())
         self._blank[conversation.id] = conversation
         return conversation.id

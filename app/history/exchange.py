@@ -55,6 +55,9 @@ class _File:
     conversations: tuple[WholeConversation, ...] = field(default=())
 
 
+_HEAD = f'{{"kind": "{KIND}", "format": {FORMAT}, "conversations": [\n'.encode()
+_TAIL = b"\n]}\n"
+
 _WHOLE = TypeAdapter(WholeConversation)
 _FILE = TypeAdapter(_File)
 
@@ -96,13 +99,12 @@ def export_json(store: HistoryStore, path: Path, conversation_ids: Sequence[str]
         ResourceError: the file cannot be written.
     """
     with replacing(path) as file:
-        head = json.dumps({"kind": KIND, "format": FORMAT})[:-1]
-        file.write(f'{head}, "conversations": [\n'.encode())
+        file.write(_HEAD)
         for index, conversation_id in enumerate(conversation_ids):
             if index:
                 file.write(b",\n")
             file.write(_WHOLE.dump_json(gather(store, conversation_id)))
-        file.write(b"\n]}\n")
+        file.write(_TAIL)
 
 
 def read_json(path: Path) -> tuple[WholeConversation, ...]:
@@ -117,6 +119,9 @@ def read_json(path: Path) -> tuple[WholeConversation, ...]:
         raw = path.read_bytes()
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from error
+    own = _read_lines(raw)
+    if own is not None:
+        return own
     try:
         head = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -136,6 +141,20 @@ def read_json(path: Path) -> tuple[WholeConversation, ...]:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise _refused(path, f"{where}: {first['msg']}") from error
+
+
+def _read_lines(raw: bytes) -> tuple[WholeConversation, ...] | None:
+    """A file as `export_json` writes it, one conversation a line; None when it is written otherwise.
+
+    Taking each line by itself lets the windows live meanwhile: parsing holds all threads up.
+    """
+    if not raw.startswith(_HEAD) or not raw.endswith(_TAIL):
+        return None
+    body = raw[len(_HEAD) : -len(_TAIL)]
+    try:
+        return tuple(_WHOLE.validate_json(line) for line in body.split(b",\n") if line)
+    except ValidationError:
+        return None  # whatever is wrong is found and named by the other way
 
 
 def _refused(path: Path, reason: str) -> ImportRefusedError:

@@ -610,8 +610,8 @@
         <translation>思考程度：{0}</translation>
     </message>
     <message>
-        <source>Sampling: {0}</source>
-        <translation>采样：{0}</translation>
+        <source>Sampling of this conversation: {0}</source>
+        <translation>此对话的采样：{0}</translation>
     </message>
     <message>
         <source>No thinking</source>

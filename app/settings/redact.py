@@ -28,7 +28,7 @@ _LIKE_A_KEY = re.compile(
     r"""(?x)
     \b(?:sk|hf|ghp|gho|github_pat|xox[bap]|pk|rk|glpat)[-_][A-Za-z0-9_\-]{8,}
     | (?i:\bbearer\s+)[^\s"',;]+
-    | (?i:\b(?:api[-_]?key|x-api-key|token|secret|password|passwd|authorization)\b["']?\s*[:=]\s*["']?)[^\s"',;&}]+
+    | (?i:\b(?:api[-_]?key|x-api-key|token|secret|password|passwd|authorization)\b["']?\s*[:=]\s*["']?)(?i:bearer\s+|basic\s+)?[^\s"',;&}]+
     """
 )
 _SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)

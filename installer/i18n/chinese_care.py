@@ -8,7 +8,7 @@ TEXTS: Final[dict[str, str]] = {
     # -- a newer version ---------------------------------------------------------------------------
     "update.updated": "Stratum 已更新到 {version}。之前的版本会保留。",
     "update.kept_former": "{new} 版本没有通过自检（{reason}）。现在启动的是 {root} 中的 {version} 版本；您的数据没有变动。",
-    "update.left": "您已从 {new} 版本退回。现在启动的是 {root} 中的 {version} 版本；setup --roll-back 可重新使用 {new}。",
+    "update.left": "您已从 {new} 版本退回。现在使用的是 {root} 中的 {version} 版本；setup --roll-back 可重新使用 {new}。",
     "update.put_back": "{new} 版本没有通过自检（{reason}）。已恢复 {version} 版本，请重新启动 Stratum。您的数据没有变动。",
     "update.failed": "此版本没有通过自检（{reason}）。请用 --repair 运行安装程序。",
     # -- repair ------------------------------------------------------------------------------------

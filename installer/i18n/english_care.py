@@ -8,7 +8,7 @@ TEXTS: Final[dict[str, str]] = {
     # -- a newer version ---------------------------------------------------------------------------
     "update.updated": "Stratum was updated to {version}. The version before it is kept.",
     "update.kept_former": "Version {new} did not pass its self-test ({reason}). Version {version} in {root} is started instead; nothing of yours was changed.",
-    "update.left": "You went back from version {new}. Version {version} in {root} is started; setup --roll-back takes {new} again.",
+    "update.left": "You went back from version {new}. Version {version} in {root} is the installed one; setup --roll-back takes {new} again.",
     "update.put_back": "Version {new} did not pass its self-test ({reason}). Version {version} was put back; start Stratum again. Nothing of yours was changed.",
     "update.failed": "This version does not pass its self-test ({reason}). Start setup with --repair.",
     # -- repair ------------------------------------------------------------------------------------

@@ -269,6 +269,17 @@ def test_a_finished_installation_is_started_at_once(home, hub, catalog, monkeypa
     assert started[0][-2:] == ["--config", str(home / "data" / "configs" / "tiny.json")]
 
 
+@pytest.mark.parametrize(("words", "is_started"), [((), True), (("--no-start",), False)])
+def test_the_former_version_is_started_only_where_a_start_is_wanted(
+    home, monkeypatch, words: tuple[str, ...], is_started: bool
+):
+    started = []
+    monkeypatch.setattr("installer.care.take_over", lambda *_, **__: home / "former")
+    monkeypatch.setattr("installer.care.start_former", started.append)
+    assert main(["--headless", "--yes", "--model", "tiny", *words]) == 0
+    assert started == [home / "former"] * is_started
+
+
 def test_help_is_quick_and_names_every_option(run):
     began = time.monotonic()
     done = run("--help")

@@ -123,6 +123,7 @@ class ChatView(QWidget):
         pane.branch_wanted.connect(self._branch)
         pane.settings_wanted.connect(self.toggle_panel)
         pane.list_wanted.connect(self.toggle_list)
+        pane.asking.connect(self.panel.flush)
         self.panel.changed.connect(self._put_settings)
         self.panel.close_wanted.connect(self.toggle_panel)
         self.panel.refused.connect(lambda words: pane.notice.say(words, seconds=15))
@@ -270,7 +271,7 @@ class ChatView(QWidget):
             Key(("Ctrl+F", "Ctrl+K"), self.tr("Search conversations"), self._focus_search),
             Key(("Ctrl+PgDown",), self.tr("Next conversation"), lambda: listed.step(1)),
             Key(("Ctrl+PgUp",), self.tr("Previous conversation"), lambda: listed.step(-1)),
-            Key(("F2",), self.tr("Rename the conversation"), listed.rename_current),
+            Key(("F2",), self.tr("Rename the conversation"), self._rename),
             Key(
                 ("Ctrl+Shift+D",),
                 self.tr("Delete the conversation"),
@@ -348,6 +349,14 @@ class ChatView(QWidget):
     def show_keys(self) -> None:
         """Show the overview of all keys."""
         KeyOverview(self._groups, self).open()
+
+    def _rename(self) -> None:
+        self._wants_list = True
+        self.conversations.show()
+        if self.conversations.is_searching:
+            self.conversations.search.clear()
+            self.conversations.refresh()
+        self.conversations.rename_current()
 
     def _focus_search(self) -> None:
         self._wants_list = True

@@ -343,6 +343,8 @@ class Composer(QFrame):
 
     def set_state(self, state: SendState) -> None:
         """What the round button does."""
+        if state is self._state and self.send_button.toolTip():
+            return
         self._state = state
         is_send = state is SendState.SEND
         self.send_button.setProperty("icon_name", "send" if is_send else "stop")

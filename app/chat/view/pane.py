@@ -46,7 +46,10 @@ class ChatPane(QWidget):
         branch_wanted: id of a message from which a new conversation begins.
         settings_wanted: show or hide the settings of the conversation.
         list_wanted: show or hide the list of conversations.
+        asking: the model is about to be asked; what was typed elsewhere must be taken now.
     """
+
+    asking = Signal()
 
     branch_wanted = Signal(str)
     settings_wanted = Signal()
@@ -297,6 +300,7 @@ class ChatPane(QWidget):
         controller = self.controller
         if controller is None:
             return
+        self.asking.emit()
         self.notice.hide()
         if self._editing_id:
             message_id, text = self._editing_id, self.composer.text
@@ -373,6 +377,7 @@ class ChatPane(QWidget):
         controller = self.controller
         if controller is None:
             return
+        self.asking.emit()
         if action is MessageAction.COPY:
             QGuiApplication.clipboard().setText(controller.message(message_id).text)
         elif action is MessageAction.EDIT:

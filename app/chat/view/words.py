@@ -152,7 +152,7 @@ def stats_details(stats: MessageStats, sampling: str) -> str:
         words = effort_words(Effort(stats.effort)) if stats.effort in set(Effort) else stats.effort
         lines.append(translate("ChatWords", "Thinking level: {0}").format(words))
     if sampling:
-        lines.append(translate("ChatWords", "Sampling: {0}").format(sampling))
+        lines.append(translate("ChatWords", "Sampling of this conversation: {0}").format(sampling))
     return "\n".join(lines)
 
 

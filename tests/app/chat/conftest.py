@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 
 import pytest
 
@@ -14,7 +15,7 @@ try:
 except ImportError:
     collect_ignore_glob = ["test_*.py"]
 
-PATIENCE_MS = 40_000
+PATIENCE_MS = 90_000
 
 
 class Chats:
@@ -74,6 +75,13 @@ class Chats:
         self.wait(lambda: controller.activity.phase.value in phases)
 
 
+def wait_for_threads():
+    """Let requests end that nobody waits for: their connections are closed after them."""
+    for thread in threading.enumerate():
+        if thread.name in {"answer", "answer-control", "status", "background"}:
+            thread.join(20)
+
+
 @pytest.fixture
 def open_chats(tmp_path, qtbot):
     """A function that makes a service for an engine at a URL."""
@@ -91,6 +99,7 @@ def open_chats(tmp_path, qtbot):
     yield start
     for service, http in services:
         service.close()
+        wait_for_threads()
         http.close()
         service.deleteLater()
 

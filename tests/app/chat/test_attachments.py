@@ -7,6 +7,7 @@ import pypdf
 import pytest
 
 from app.chat.attachments import MAX_TEXT_BYTES, read_file
+from app.chat.draft_files import COUNTED_AT_ONCE, parts_of
 from app.chat.pictures import check_picture, picture_type
 from app.chat.refusal import AttachmentError
 
@@ -130,6 +131,15 @@ def test_reading_can_be_given_up(tmp_path):
 
     with pytest.raises(GivenUpError):
         read_file(write(tmp_path, "paper.pdf", make_pdf("x")), check)
+
+
+def test_a_text_is_counted_in_parts_that_lose_nothing():
+    text = ("line of a text\n" * 20_000) + "x" * 250_000 + "\n\nend"
+    parts = list(parts_of(text))
+    assert "".join(parts) == text
+    assert max(len(part) for part in parts) <= COUNTED_AT_ONCE
+    assert parts[0].endswith("\n")
+    assert list(parts_of("")) == []
 
 
 PNG = b"\x89PNG\r\n\x1a\n" + zlib.compress(b"not really")

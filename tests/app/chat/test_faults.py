@@ -29,7 +29,7 @@ def crashing(start_server):
     answers = [
         slow(when="word0 word1", text="All is well."),
         slow(when="CRASHING", fault={"kind": "crash", "after": 40}),
-        slow(when="ALWAYS", fault={"kind": "crash"}),
+        slow(when="ALWAYS", fault={"kind": "error"}),
         slow(when="ONCE", fault={"kind": "error"}, times=1),
         {"text": "</think>\n\nAll is well.", "times": 0},
     ]

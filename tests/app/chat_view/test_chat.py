@@ -407,6 +407,15 @@ def test_settings_of_a_conversation_are_kept_and_belong_to_it_alone(open_chat, s
     assert view.pane.controller.conversation.settings.sampling.temperature is None
 
 
+def test_settings_typed_a_moment_ago_hold_for_the_message_that_is_sent(open_chat, scripted, qtbot):
+    view = open_chat(scripted)
+    view.panel.system_prompt.setPlainText("Be brief.")
+    view.pane.composer.put_text("Hello")
+    view.pane.send()
+    assert view.pane.controller.conversation.settings.system_prompt == "Be brief."
+    wait_idle(qtbot, view)
+
+
 def test_a_preset_is_chosen_kept_and_removed(open_chat, scripted):
     view = open_chat(scripted)
     panel = view.panel

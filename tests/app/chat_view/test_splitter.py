@@ -8,7 +8,9 @@ from app.chat.view.markdown.splitter import (
     MAX_CODE_LINES,
     MAX_PARAGRAPH_CHARS,
     MAX_TABLE_ROWS,
+    Piece,
     Splitter,
+    mended,
     references,
 )
 
@@ -143,3 +145,19 @@ def test_an_open_code_block_is_known():
 def test_link_definitions_are_found():
     assert references("text\n[a]: https://x.example\nmore") == "[a]: https://x.example"
     assert references("[a](b)") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("some **bold wo", "some **bold wo**"),
+        ("some `code", "some `code`"),
+        ("all **closed** here", "all **closed** here"),
+        ("a bullet *", "a bullet *"),
+        ("half a mark *", "half a mark *"),
+        ("```python\nx = `1", "```python\nx = `1"),
+        ("$$ a ** b", "$$ a ** b"),
+    ],
+)
+def test_open_marks_of_a_growing_piece_are_closed_for_the_eye(text, shown):
+    assert mended(Piece(text)).text == shown

@@ -1,5 +1,8 @@
 """The transcript: what is laid out, where the reader is, what can be selected."""
 
+import time
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QDesktopServices, QGuiApplication
@@ -348,7 +351,7 @@ def test_what_is_no_longer_seen_is_freed(transcript, fill, settled):
     bar = transcript.verticalScrollBar()
     for _step in range(60):
         bar.setValue(bar.value() - 300)
-        settled(transcript)
+    settled(transcript)
     assert len(documents(transcript)) < 80
     assert len(transcript.viewport().children()) < 60
 
@@ -404,3 +407,71 @@ def test_formulas_are_drawn_when_they_are_complete(transcript, fill):
     bad = section.body_rows()[-1].views[0]
     assert "\\foo{" in bad._document.toPlainText()
     QApplication.processEvents()
+
+
+def test_bold_is_bold_while_it_is_being_written_and_nothing_is_left_of_that(
+    transcript, fill, settled
+):
+    messages = fill(transcript, ["q", "A **very impor"], state=MessageState.GROWING)
+    section = transcript.sections[1]
+    assert section.body_rows()[0].plain == "A very impor"
+    grow(transcript, messages[-1], "tant** word, and `co")
+    settled(transcript)
+    assert section.body_rows()[0].plain == "A very important word, and co"
+    ended = replace(
+        messages[-1], text="A **very important** word, and `co", state=MessageState.STOPPED
+    )
+    transcript.update_message(ended, ("m1",))
+    settled(transcript)
+    assert section.body_rows()[0].plain == "A very important word, and `co"
+
+
+def test_nothing_is_laid_out_while_nobody_looks(transcript, fill, settled):
+    messages = fill(transcript, ["q", "Begin."], state=MessageState.GROWING)
+    transcript.hide()
+    for _number in range(30):
+        grow(transcript, messages[-1], "\n\nMore text.")
+    QApplication.processEvents()
+    assert not transcript._timer.isActive()
+    assert not any(row.is_measured for row in transcript.sections[1].body_rows()[1:])
+    transcript.show()
+    settled(transcript)
+    assert transcript.sections[1].body_rows()[-1].is_laid_out
+
+
+def test_text_does_not_run_away_while_it_is_selected(transcript, fill, settled):
+    messages = fill(transcript, ["q", LONG], state=MessageState.GROWING)
+    view, bar = transcript.viewport(), transcript.verticalScrollBar()
+    QTest.mousePress(view, Qt.MouseButton.LeftButton, pos=QPoint(100, 200))
+    QTest.mouseMove(view, QPoint(250, 260))
+    before = bar.value()
+    grow(transcript, messages[-1], "\n\nMore." * 30)
+    settled(transcript)
+    assert bar.value() == before
+    QTest.mouseRelease(view, Qt.MouseButton.LeftButton, pos=QPoint(250, 260))
+    assert not transcript.is_at_end
+    assert transcript.end_button.isVisible()
+
+
+def test_a_long_streamed_answer_costs_little_for_each_batch(transcript, fill, settled):
+    part = (
+        "## Part\n\nSome *words* about $x^2$ and `code`.\n\n```python\ndef f(x):\n"
+        + "    y = x + 1  # again\n" * 12
+        + "    return x\n```\n\n| a | b |\n|---|--:|\n"
+        + "| one | 2 |\n" * 8
+        + "\n1. first\n2. second\n\n> said\n\n"
+    )
+    text = part * 40
+    messages = fill(transcript, ["q", "Begin.\n\n"], state=MessageState.GROWING)
+    longest = 0.0
+    for place in range(0, len(text), 400):
+        begin = time.thread_time()  # of this thread alone: other programs do not count
+        grow(transcript, messages[-1], text[place : place + 400])
+        transcript.lay_out()
+        transcript.viewport().repaint()
+        longest = max(longest, time.thread_time() - begin)
+    settled(transcript)
+    assert longest < 0.2, longest  # 0.02 s on 2 cores of 2026; a slow machine may take longer
+    assert len(documents(transcript)) < 60
+    row = transcript.sections[1].body_rows()[-1]
+    assert row.is_laid_out

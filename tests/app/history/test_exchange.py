@@ -124,6 +124,9 @@ def test_json_loses_nothing(store, tmp_path, given_conversations):
     path = tmp_path / "export.json"
     export_json(store, path, ids)
     imported = [add_to_store(store, whole) for whole in read_json(path)]
+    again = tmp_path / "by another program.json"
+    again.write_text(json.dumps(json.loads(path.read_bytes())), encoding="utf-8")
+    assert read_json(again) == read_json(path)
     assert not set(imported) & set(ids)
     for old, new in zip(ids, imported, strict=True):
         assert without_ids(gather(store, new)) == without_ids(gather(store, old))

@@ -9,15 +9,18 @@ import shiboken6
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox, QSystemTrayIcon
 
+from app import main as main_module
 from app import quitting as quitting_module
 from app import shell as shell_module
 from app.closing import Closing, what_closing_does
 from app.context import AppContext
 from app.i18n.translate import Translations
+from app.instance import Request, Wish
 from app.shell import Shell
 from app.supervisor.state import Activity, EngineState, Phase
 from app.tray.notifications import Notice
 from app.views import View
+from engine.core.settings import save_settings
 from tests.app.shell.conftest import PATIENCE_MS
 
 BUSY = EngineState(Phase.BUSY, model="tiny", activity=Activity.ANSWERING, is_loaded=True)
@@ -286,3 +289,30 @@ def test_what_could_not_be_saved_is_said_before_the_end(
     box.close()
     assert exits == [0]
     shiboken6.delete(box)
+
+
+@pytest.mark.parametrize(
+    ("words", "wish"),
+    [([], Wish.RAISE), (["--chat"], Wish.OPEN_CHAT), (["--at-login"], Wish.NOTHING)],
+)
+def test_what_a_second_start_wants(words, wish):
+    assert main_module._wish_of(main_module._parser().parse_args(words)) is wish
+
+
+def test_a_second_start_opens_the_chat_or_what_was_last_there(qtbot, open_shell, context):
+    shell = open_shell()
+    context.requests.open_view.emit(View.MONITOR)
+    window_of(shell).showMinimized()
+    shell.obey(Request(Wish.RAISE))
+    assert not window_of(shell).isMinimized()
+    assert window_of(shell).view is View.MONITOR
+    shell.obey(Request(Wish.OPEN_CHAT))
+    assert window_of(shell).view is View.CHAT
+
+
+def test_another_active_model_is_followed_at_the_next_start(open_shell, context, supervisor, home):
+    shell = open_shell()
+    config = home / "data" / "configs" / "new.json"
+    save_settings(context.settings.value.model_copy(update={"active_config": config}))
+    shell.obey(Request(Wish.RAISE))
+    assert supervisor.commands[-1] == "choose new"

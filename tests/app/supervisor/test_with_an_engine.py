@@ -227,7 +227,9 @@ def test_an_engine_that_does_not_want_to_end_is_killed_with_all_that_it_started(
 
 
 def test_a_front_that_stops_answering_is_ended_and_started_again(supervise, write_config):
-    patience = Patience(quiet_s=1.0, leftovers_s=0.2, backoff_s=(0.1,))
+    patience = Patience(
+        quiet_s=1.0, leftovers_s=0.2, backoff_s=(0.1,), shutdown_s=0.5, terminate_s=0.5
+    )
     watched = supervise(write_config(), command=lambda _path: python(STUBBORN), patience=patience)
     watched.supervisor.start()
     state = watched.until(is_ready)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from engine.core.config_file import load_config
+from engine.core.settings import load_settings
+from installer.running import end_all, running_app
 from tests.support.desktop import PATIENCE_S, end, wait_until
 
 pytestmark = [pytest.mark.desktop, pytest.mark.slow, pytest.mark.timeout(170)]
@@ -64,3 +67,21 @@ def test_the_wizard_is_walked_through_by_keys_alone(desktop, tmp_path, language,
         if program.poll() is None:
             end(program)
     assert load_config(home / "data" / "configs" / "tiny.json").model_id == "tiny"
+
+
+def test_a_second_start_opens_the_app_which_a_removal_ends(desktop, tmp_path, monkeypatch):
+    home = tmp_path / "Jürgen 測試"
+    monkeypatch.setenv("STRATUM_HOME", str(home))
+    install = [sys.executable, "-m", "installer", "--headless", "--yes", "--model", "tiny"]
+    subprocess.run([*install, "--no-start"], cwd=ROOT, check=True, timeout=120)
+    config = home / "data" / "configs" / "tiny.json"
+    content = {**json.loads(config.read_text("utf-8")), "port": 0}
+    config.write_text(json.dumps(content), "utf-8")
+    program = desktop.start([sys.executable, "-m", "installer"], cwd=ROOT)
+    try:
+        desktop.window("Stratum")
+        assert program.wait(timeout=60) == 0
+        assert running_app() is not None
+    finally:
+        end_all(load_settings().data_dir)
+    assert running_app() is None

@@ -224,6 +224,23 @@ def _ends_fence(line: str, fence: str) -> bool:
     return len(stripped) >= len(fence) and set(stripped) == {fence[0]}
 
 
+def mended(piece: Piece) -> Piece:
+    """A piece that still grows, with its open marks closed: bold is bold from its first letter on.
+
+    `**bold wo` is shown as if it were `**bold wo**`.
+    """
+    text = piece.text.rstrip()
+    if piece.prefix or "```" in text or "~~~" in text or "$$" in text:
+        return piece
+    last_line = text.rpartition("\n")[2]
+    closing = ""
+    if last_line.count("`") % 2:
+        closing = "`"
+    elif last_line.count("**") % 2 and not last_line.endswith("*"):
+        closing = "**"
+    return Piece(text + closing, "", continues=piece.continues) if closing else piece
+
+
 def references(text: str) -> str:
     """The link definitions (`[name]: address`) of a text: all pieces may use them."""
     if "]:" not in text:

@@ -287,6 +287,11 @@ class CodeGroup:
         return "\n".join(view.block.code for view in self.views)
 
     @property
+    def is_seen(self) -> bool:
+        """Whether a part of it is on the screen, or near it."""
+        return any(view.is_laid_out for view in self.views)
+
+    @property
     def language(self) -> str:
         """As it was written behind the fence."""
         return self.views[0].block.language if self.views else ""

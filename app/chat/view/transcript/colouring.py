@@ -42,6 +42,8 @@ class Colouring(QObject):
 
     def _work(self) -> None:
         if self._job is None:
+            # What has been scrolled past is not worth it; it is asked for again when it is seen.
+            self._waiting = [group for group in self._waiting if group.is_seen]
             if not self._waiting:
                 self._timer.stop()
                 return

@@ -105,7 +105,9 @@ class ReadingTranscript(Transcript):
         distance = (point - self._pressed).manhattanLength()
         if not self._moved and distance < QApplication.startDragDistance():
             return
-        self._moved = True
+        if not self._moved:
+            self._moved = True
+            self.follow_end(is_wanted=False)  # text must not run away below the pointer
         self._pointer = point
         self._select_to(point)
         is_outside = not 0 <= point.y() < self.viewport().height()
@@ -136,6 +138,8 @@ class ReadingTranscript(Transcript):
             link = self.link_at(event.position().toPoint())
             if not self._moved and link and link == self._pressed_link:
                 open_link(link)
+        if self._moved:
+            self.follow_end(is_wanted=True)
         self._pressed = None
         clipboard = QGuiApplication.clipboard()
         if clipboard.supportsSelection() and self._moved:

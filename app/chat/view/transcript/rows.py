@@ -15,7 +15,7 @@ from PySide6.QtGui import QPainter, QTextCursor
 from PySide6.QtWidgets import QWidget
 
 from app.chat.view.markdown.blocks import Block
-from app.chat.view.markdown.splitter import Piece
+from app.chat.view.markdown.splitter import Piece, mended
 from app.chat.view.transcript.block_views import (
     BlockView,
     CodeView,
@@ -185,7 +185,8 @@ class BodyRow(Row):
         for row in reversed(chain):
             if not row._is_parsed:
                 row._is_parsed = True
-                row.views = [view_of(block) for block in row._parse(row.piece)]
+                piece = mended(row.piece) if row.is_growing else row.piece
+                row.views = [view_of(block) for block in row._parse(piece)]
                 row._join()
         return self.views
 
@@ -218,6 +219,8 @@ class BodyRow(Row):
 
     def freeze(self) -> None:
         """The piece is final: formulas and colours are worth their time now."""
+        if self.is_growing and self._is_parsed and mended(self.piece) is not self.piece:
+            self.grow()  # what was closed for the time being stays open
         self.is_growing = False
         for view in self.views:
             if isinstance(view, CodeView):
@@ -294,6 +297,9 @@ class BodyRow(Row):
         """Draw it; `chosen` is the selected part of its text."""
         with_.is_muted = self.is_muted
         em = with_.theme.em
+        if self.is_muted:
+            bar = QRectF(x - em * 0.6, y, em * 0.15, self.height)
+            painter.fillRect(bar, with_.theme.line)
         begin = 0
         for view, top in zip(self.views, self._tops, strict=False):
             indent = self._indent(view, with_)

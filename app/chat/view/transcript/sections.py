@@ -229,6 +229,8 @@ class Section:
             for row in segment.rows:
                 row.is_in_bubble = True
             rows += segment.rows
+        if message.attachments and len(rows) > 1:
+            rows[1].gap = em * 0.3
         if len(message.text) > _FOLD_CHARS:
             rows.append(WidgetRow(self._make_more, lines=1.6))
             rows[-1].is_in_bubble = True
@@ -265,6 +267,8 @@ class Section:
         self._fit_segments()
         calls = list(message.tool_calls)
         for number, segment in enumerate(self._segments):
+            if rows and number == 0 and segment.rows:
+                segment.rows[0].gap = self._theme.em * 0.2
             rows += segment.rows
             if number < len(calls):
                 rows.append(self._tool_row(number))
@@ -302,6 +306,8 @@ class Section:
         rows: list[Row] = [self._head_row] if self._head_row is not None else []
         if self._is_thinking_open:
             rows += self._thinking.rows
+        for row in self._thinking.rows[:1]:
+            row.gap = self._theme.em * 0.3
         return rows
 
     def _fit_segments(self) -> None:

@@ -8,11 +8,12 @@ end of the conversation the end is the anchor.
 from __future__ import annotations
 
 import itertools
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolButton, QWidget
 
 from app.chat.activity import Activity
@@ -30,7 +31,7 @@ from app.look.icons import icon
 _COLUMN_EMS = 50.0
 _GAP_EMS = 0.9
 _MAX_ROUNDS = 40
-_RELAYOUT_MS = 16
+_FIGURES_S = 0.2  # figures that change faster cannot be read
 
 
 class Transcript(QAbstractScrollArea):
@@ -66,6 +67,7 @@ class Transcript(QAbstractScrollArea):
         self._by_id: dict[str, Section] = {}
         self._surroundings = Surroundings(theme_of(self), self.formulas)
         self._activity = Activity()
+        self._told_at = 0.0
         self._sampling = ""
         self._tops: list[float] = [0.0]
         self._width = 0.0
@@ -130,7 +132,11 @@ class Transcript(QAbstractScrollArea):
 
     def rows_changed(self, section: Section) -> None:  # noqa: ARG002
         """Rows came, went or changed their height: lay out soon, once for many changes."""
-        if not self._timer.isActive():
+        self._lay_out_soon()
+
+    def _lay_out_soon(self) -> None:
+        # Whoever is not looked at has nothing to do; `showEvent` catches up.
+        if self.isVisible() and not self._timer.isActive():
             self._timer.start()
 
     # -- content -----------------------------------------------------------------------------------
@@ -167,7 +173,7 @@ class Transcript(QAbstractScrollArea):
             self.current = None
         if self._anchor is not None and self._anchor[0].message.id not in self._by_id:
             self._anchor = None
-        self._timer.start()
+        self._lay_out_soon()
 
     def _forget(self, section: Section) -> None:
         for row in section.rows:
@@ -182,7 +188,7 @@ class Transcript(QAbstractScrollArea):
         section = self._by_id.get(message.id)
         if section is not None:
             section.update(message, versions)
-            self._timer.start()
+            self._lay_out_soon()
 
     def append_text(self, message_id: str, text: str) -> None:
         """The end of a growing answer."""
@@ -197,8 +203,13 @@ class Transcript(QAbstractScrollArea):
             section.append_thinking(text)
 
     def show_activity(self, activity: Activity) -> None:
-        """Say what happens now, below the answer that grows."""
+        """Say what happens now, below the answer that grows; figures a few times a second."""
+        now = time.monotonic()
+        is_same = activity.phase is self._activity.phase
         self._activity = activity
+        if is_same and now - self._told_at < _FIGURES_S:
+            return
+        self._told_at = now
         section = self._by_id.get(activity.message_id or "")
         if section is not None:
             section.show_activity()
@@ -391,6 +402,11 @@ class Transcript(QAbstractScrollArea):
             return self.sections[place], None, self._tops[place] - value
         return first
 
+    def follow_end(self, *, is_wanted: bool) -> None:
+        """Follow a growing answer, if its end is seen; or not for a while."""
+        bar = self.verticalScrollBar()
+        self._set_at_end(is_at_end=is_wanted and bar.value() >= bar.maximum() - 2)
+
     def scroll_to_end(self) -> None:
         """Show the end, and follow it."""
         self._set_at_end(is_at_end=True)
@@ -505,7 +521,7 @@ class Transcript(QAbstractScrollArea):
             for row in section.body_rows():
                 if row.waits_for_formulas and not row.is_growing:
                     row.forget()
-        self._timer.start()
+        self._lay_out_soon()
 
     def _set_up_end_button(self) -> None:
         button = self.end_button
@@ -579,6 +595,11 @@ class Transcript(QAbstractScrollArea):
             section.bubble_width = 0.0
         self.lay_out()
 
+    def showEvent(self, event: QShowEvent) -> None:
+        """It is looked at again: lay out what has changed."""
+        super().showEvent(event)
+        self._lay_out_soon()
+
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802  # Qt's name
         """Other colours or another font."""
         super().changeEvent(event)
@@ -605,7 +626,7 @@ class Transcript(QAbstractScrollArea):
                 if isinstance(row, WidgetRow):
                     self._release(row)
                 row.forget()
-        self._timer.start()
+        self._lay_out_soon()
 
     def sizeHint(self) -> QSize:
         """Wide enough for a column of text."""

@@ -222,8 +222,6 @@ class ThinkingHead(QWidget):
         side = round(theme.em * 0.85)
         self._button.setIconSize(QSize(side, side))
         self._button.setFont(small_font(theme))
-        self._button.setCheckable(True)
-        self._button.setChecked(is_open)
         colour_text(self._button, theme.muted)
         self._button.setAccessibleDescription(
             self.tr("Hides the thinking") if is_open else self.tr("Shows the thinking")
