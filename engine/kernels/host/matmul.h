@@ -78,11 +78,11 @@ static inline void tiles_rows(const Product& p, CodeOrder order, i64 from, i64 t
   });
 }
 
-template <class Source, int R>
+template <class Source, int R, int kShared = 0>
 static inline void floats_rows(const Product& p, i64 from, i64 to, i64 first) {
   // Sums in registers: even and odd ones of M * R vectors, 8 of 16 or (512-bit) up to 16 of 32. One or
   // two rows wait for memory, which is read faster as one stream.
-  constexpr i64 M = R <= 2 && W == 16 ? 1 : (R == 1 ? 1 : 2);
+  constexpr i64 M = kShared ? kShared : R <= 2 && W == 16 ? 1 : (R == 1 ? 1 : 2);
   const i64 ahead = M == 1 ? 0 : M * p.matrix->row_bytes;
   const float* x[R];
   for (int r = 0; r < R; ++r) x[r] = p.rows->floats(p.activation_row(first + r));
@@ -156,10 +156,21 @@ STRATUM_COLD void coded_product(const Product& p, i64 from, i64 to, u8* memory) 
   }
 }
 
+// Longer rows of activations leave the first-level cache: then four matrix rows share their loads,
+// though one stream is read faster (10,240 columns of BF16: 10.8 to 17.2 GB/s).
+constexpr i64 kLongColumns = 4096;
+
 template <class Source>
 static inline void floats_product(const Product& p, i64 from, i64 to) {
   by_rows<W == 16 ? 4 : 2>(p.count, [&](i64 first, auto rows) {
-    floats_rows<Source, decltype(rows)::value>(p, from, to, first);
+    constexpr int R = decltype(rows)::value;
+    if constexpr (R <= 2) {
+      constexpr int kShared = R == 1 || W == 16 ? 4 : 2;
+      if (p.matrix->columns > kLongColumns) {
+        return floats_rows<Source, R, kShared>(p, from, to, first);
+      }
+    }
+    floats_rows<Source, R>(p, from, to, first);
   });
 }
 
