@@ -122,6 +122,8 @@ def wait_for_running(
         owner = port_owner(plan.config.port)
         if owner is None or not _is_engine(owner) or time.monotonic() > deadline:
             return None
+        if _answers(plan):  # it has written its record before: what it is now it stays
+            return find_running(data_dir, plan.api_key)
         time.sleep(ADOPTION_PAUSE_S)
     return None
 
@@ -172,6 +174,18 @@ def port_owner(port: int) -> psutil.Process | None:
             with contextlib.suppress(psutil.Error):
                 return psutil.Process(connection.pid)
     return None
+
+
+def _answers(plan: Plan) -> bool:
+    """Whether a server answers on the plan's port, whatever it says."""
+    http = EngineHttp(EngineAddress(base_url(plan.config.host, plan.config.port)))
+    try:
+        http.get("/health", read_timeout_s=ANSWER_S)
+    except EngineHttpError as error:
+        return error.status > 0
+    finally:
+        http.close()
+    return True
 
 
 def _is_engine(process: psutil.Process) -> bool:

@@ -3,6 +3,8 @@
 import json
 import os
 import socket
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -17,6 +19,7 @@ from app.supervisor.preparation import (
     port_is_free,
     port_owner,
     read_plan,
+    wait_for_running,
 )
 from app.supervisor.state import ReasonCode
 from engine.core.settings import EngineRecord, write_engine_record
@@ -103,6 +106,28 @@ def test_a_record_whose_server_does_not_answer_is_no_running_engine(tmp_path):
         port = probe.getsockname()[1]
     write_engine_record(tmp_path, EngineRecord(pid=os.getpid(), port=port))
     assert find_running(tmp_path, None) is None
+
+
+def test_an_engine_of_somebody_else_is_not_waited_for(tmp_path):
+    """Its command line looks like ours, it answers, and no record of ours names it."""
+    code = (
+        "import http.server, sys\n"
+        "server = http.server.HTTPServer(('127.0.0.1', 0), http.server.BaseHTTPRequestHandler)\n"
+        "print(server.server_port, flush=True)\n"
+        "server.serve_forever()\n"
+    )
+    stranger = subprocess.Popen(
+        [sys.executable, "-c", code, "engine", "serve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        port = int(stranger.stdout.readline())
+        plan = read_plan(write(tmp_path / "c.json", port=port))
+        assert wait_for_running(plan, tmp_path, lambda: True, patience_s=1e9) is None
+    finally:
+        stranger.kill()
+        stranger.communicate()
 
 
 def test_the_engine_is_run_by_a_python_with_standard_streams(tmp_path):
