@@ -209,6 +209,11 @@ class Drafting:
         most = min(most, request.rules.num_left - 1)
         return drafts.next_drafts[: max(0, most)]
 
+    @property
+    def learns(self) -> bool:
+        """Whether something is kept over a restart."""
+        return self._ngrams is not None and self._ngrams.learns
+
     def save(self) -> None:
         """Write what is kept over a restart."""
         if self._ngrams is None:
