@@ -38,7 +38,6 @@ def named_drafting(loaded: LoadedModel, name: str) -> Drafting:
             loaded.model.mtp,
             loaded.model.limits.max_rows,
             loaded.model.store.pages.page_tokens,
-            settings.min_p,
         )
     costs = PassCosts(model_bytes(loaded.model, loaded.header))
     return Drafting(settings, DraftPolicy(costs), head)

@@ -189,7 +189,7 @@ def test_a_request_cancelled_in_a_window_sends_no_token_of_it_and_others_lose_no
     assert run.end("a").reason == "cancelled"
     assert len(run.ids("a")) == seen[0]
     assert run.ids("a") == first[30 : 30 + seen[0]]
-    assert run.ids("b") == second[30:] + [STOP_ID]
+    assert run.ids("b") == [*second[30:], STOP_ID]
 
 
 def test_drafts_that_find_no_room_in_the_cache_are_left_out_and_the_answer_goes_on():
@@ -198,7 +198,7 @@ def test_drafts_that_find_no_room_in_the_cache_are_left_out_and_the_answer_goes_
     model = ScriptedModel({1: script}, max_tokens=len(script) + 1)
     run = Run(model, with_drafts=True).of(asked)
     assert model.num_refused  # windows past the script's end would not have fitted
-    assert run.ids("a") == script[29:] + [STOP_ID]
+    assert run.ids("a") == [*script[29:], STOP_ID]
     assert run.end("a").reason == "stop"
 
 

@@ -20,6 +20,7 @@ from tests.support.drafted_runs import SETTINGS, answers_of, chat, named_draftin
 STORY = "The quick brown fox jumps over the lazy dog, and then it sleeps. "
 GREEDY = SamplingParams(temperature=0)
 
+
 @pytest.fixture(scope="module")
 def loaded():
     model = load_model(RunConfig(model=BUNDLED_MODEL, context=2048, parallel=3, threads=1))
@@ -183,3 +184,14 @@ def test_timings_name_what_each_drafter_offered(loaded, tokenizer):
     assert {name for name, _, _ in timings.drafters} <= {"mtp", "lookup"}
     assert sum(offered for _, offered, _ in timings.drafters) == timings.draft_tokens > 0
     assert sum(accepted for _, _, accepted in timings.drafters) == timings.draft_accepted
+
+
+def test_calibration_sets_the_least_probability_of_a_draft_for_one_request(loaded, tokenizer):
+    offered = {}
+    wanted, _ = answers_of(loaded, starts(tokenizer))
+    for min_p in (0.0, 0.5, 0.9):
+        asked = [replace(s, tuning=(("spec_min_p", min_p),)) for s in starts(tokenizer)]
+        got, ends = answers_of(loaded, asked, named_drafting(loaded, "head"))
+        assert got == wanted
+        offered[min_p] = sum(end.timings.draft_tokens for end in ends.values())
+    assert offered[0.0] > offered[0.5] > offered[0.9] > 0

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from engine.core.config import BUNDLED_MODEL, KvType, OpsName, RunConfig
+from engine.core.operating_system import is_x86_64
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.grammar_vocabulary import GrammarVocabulary
-from engine.core.operating_system import is_x86_64
 from engine.kernels.library import CPU_VARIABLE
 from engine.text.events import ToolSpec
 from engine.text.grammar import answer_grammar
@@ -62,12 +62,12 @@ def prompts(tokenizer, count=NUM_PROMPTS):
     made = []
     for i in range(count):
         text = ASKS[i % len(ASKS)].format(*words[i // len(ASKS)])
-        sampling = PENALTIES[i // 4 % len(PENALTIES)] if i % 4 == 1 else SamplingParams(temperature=0)
+        sampling = (
+            PENALTIES[i // 4 % len(PENALTIES)] if i % 4 == 1 else SamplingParams(temperature=0)
+        )
         start = Start(f"r{i}", chat(tokenizer, text), MAX_TOKENS, stops, sampling)
         if i % 4 == 3:
-            start = Start(
-                f"r{i}", start.prompt, MAX_TOKENS, stops, sampling, constraint=constraint
-            )
+            start = Start(f"r{i}", start.prompt, MAX_TOKENS, stops, sampling, constraint=constraint)
             start = with_call_rules(start, tokenizer)
         made.append(start)
     assert len({start.prompt for start in made}) == count
@@ -140,8 +140,8 @@ def test_golden_models_answer_the_same_with_drafts(case, head, ops):
         for i, sampling in enumerate((SamplingParams(temperature=0), *PENALTIES[:3])):
             phrase = tuple(draw.integers(0, vocab_size, 7).tolist())
             few = tuple((token_id, 12.0) for token_id in phrase[:3])
-            sampling = replace(sampling, logit_bias=few)
-            starts.append(Start(f"r{i}", phrase * 4, 40, (), sampling))
+            held = replace(sampling, logit_bias=few)
+            starts.append(Start(f"r{i}", phrase * 4, 40, (), held))
         wanted, _ = answers_of(loaded, starts)
         names = ["lookup", *(["head", "both", "policy"] if head is not None else [])]
         for name in names:
