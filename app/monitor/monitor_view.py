@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -29,7 +29,7 @@ from app.model_report import ModelReport
 from app.monitor.measuring import measure, report_or_none
 from app.monitor.model_panel import ModelPanel
 from app.monitor.now_panel import NowPanel
-from app.monitor.plots import TileGrid, load_plotting
+from app.monitor.plots import IMPORTS, TileGrid, load_numbers, load_step
 from app.monitor.rates import Rates, TokenRates
 from app.monitor.recent import parse_recent
 from app.monitor.recent_table import Column, RecentModel
@@ -229,14 +229,24 @@ class MonitorView(QWidget):
         if self._can_plot or "plots" in self._operations:
             return
 
-        def loaded(_result: object) -> None:
-            self._operations.pop("plots", None)
-            self._can_plot = True
-            self._add_plots()
-
         self._operations["plots"] = in_background(
-            self, lambda _task: load_plotting(), on_success=loaded, on_failure=self._no_plots
+            self,
+            lambda _task: load_numbers(),
+            on_success=lambda _result: self._load_step(0),
+            on_failure=self._no_plots,
         )
+
+    def _load_step(self, number: int) -> None:
+        """One import a turn, so that the window stays alive between them."""
+        self._operations.pop("plots", None)
+        if self._can_plot or not self.isVisible():
+            return
+        if number < len(IMPORTS):
+            load_step(IMPORTS[number])
+            QTimer.singleShot(0, self, lambda: self._load_step(number + 1))
+            return
+        self._can_plot = True
+        self._add_plots()
 
     def _no_plots(self, error: EngineError) -> None:
         self._operations.pop("plots", None)
