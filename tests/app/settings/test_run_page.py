@@ -86,7 +86,7 @@ def test_auto_is_shown_with_what_it_comes_to_here(page, wait):
 
 
 def test_every_key_says_when_it_takes_effect_and_which_wait(page, supervisor, config_path):
-    assert all("started again" in row.hint.text() for row in page.rows.values())
+    assert all("Needs a restart." in row.hint.text() for row in page.rows.values())
     supervisor.show(EngineState(phase=Phase.STARTING))
     supervisor.show(EngineState(phase=Phase.READY, base_url="http://127.0.0.1:1"))
     type_into(page, "threads", "2")
