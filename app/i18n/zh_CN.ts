@@ -1276,6 +1276,10 @@
         <source>Remove</source>
         <translation>移除</translation>
     </message>
+    <message>
+        <source>Its state is shown when the model runs.</source>
+        <translation>模型运行时显示其状态。</translation>
+    </message>
 </context>
 <context>
     <name>ModelPanel</name>
