@@ -80,7 +80,7 @@ def _take(out: Path, data_dir: Path, language: str, *, is_dark: bool) -> None:
     network.lan_addresses = lambda: ["192.168.1.23"]
     network.make_key = network_page.make_key = lambda: "sk-stratum-0123456789abcdefghij"
     config = _make_up_models(data_dir)
-    suffix = f"-{language}{'-dark' if is_dark else ''}"
+    suffix = f"-{language}-{'dark' if is_dark else 'light'}"
     with _engine(config) as (url, pid):
         supervisor = LiveSupervisor(config)
         supervisor.watch(url, pid)

@@ -33,17 +33,12 @@ _TILE_EMS = 15
 _MOST_COLUMNS = 4
 
 
-# What pyqtgraph imports of Qt, and it itself, each small enough for one turn of the event loop but the
-# last. Not in a thread: PySide 6.12 crashed when types of Qt were made there while the window drew.
+# numpy, what pyqtgraph imports of Qt, and it itself: each for one turn of the event loop. Not in a thread:
+# PySide 6.12 has a hand in every import, and crashed when one ran there while the window drew.
 IMPORTS = (
-    *("PySide6.QtSvg", "PySide6.QtTest", "PySide6.QtOpenGL", "PySide6.QtOpenGLWidgets"),
+    *("numpy", "PySide6.QtSvg", "PySide6.QtTest", "PySide6.QtOpenGL", "PySide6.QtOpenGLWidgets"),
     "pyqtgraph",
 )
-
-
-def load_numbers() -> None:
-    """Import what can be imported in a thread, as it knows nothing of Qt."""
-    importlib.import_module("numpy")
 
 
 def load_step(name: str) -> None:
