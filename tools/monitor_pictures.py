@@ -80,7 +80,7 @@ def _take(out: Path, data_dir: Path, language: str, *, is_dark: bool) -> None:
     network.lan_addresses = lambda: ["192.168.1.23"]
     network.make_key = network_page.make_key = lambda: "sk-stratum-0123456789abcdefghij"
     config = _make_up_models(data_dir)
-    suffix = f"-{language}{'-dark' if is_dark else ''}"
+    suffix = f"-{language}-{'dark' if is_dark else 'light'}"
     with _engine(config) as (url, pid):
         supervisor = LiveSupervisor(config)
         supervisor.watch(url, pid)
@@ -94,7 +94,7 @@ def _take(out: Path, data_dir: Path, language: str, *, is_dark: bool) -> None:
         )
         asking.start()
         begin = time.monotonic()
-        while time.monotonic() - begin < 20:
+        while time.monotonic() - begin < 12:
             supervisor.look()
             QTest.qWait(500)
             if not asking.is_alive():
@@ -189,12 +189,28 @@ def _show(widget: QWidget) -> None:
     QTest.qWaitForWindowExposed(widget)
 
 
+def _hide_places(widget: QWidget) -> None:
+    """Pictures name no folders of the machine that they were taken on."""
+    from PySide6.QtWidgets import QLabel, QPlainTextEdit  # noqa: PLC0415
+
+    places = ((os.environ["STRATUM_HOME"], "~/stratum"), (str(ROOT), "~/Stratum"))
+    for label in widget.findChildren(QLabel):
+        for place, shown in places:
+            if place in label.text():
+                label.setText(label.text().replace(place, shown))
+    for text in widget.findChildren(QPlainTextEdit):
+        for place, shown in places:
+            if place in text.toPlainText():
+                text.setPlainText(text.toPlainText().replace(place, shown))
+
+
 def _save(widget: QWidget, path: Path) -> None:
+    _hide_places(widget)
     widget.grab().save(str(path))
     convert = shutil.which("convert")
     if convert is not None:
         subprocess.run(
-            [convert, str(path), "-strip", "-colors", "128", f"png8:{path}"], check=False
+            [convert, str(path), "-strip", "+dither", "-colors", "200", f"png8:{path}"], check=False
         )
 
 

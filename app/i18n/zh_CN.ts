@@ -1276,6 +1276,10 @@
         <source>Remove</source>
         <translation>移除</translation>
     </message>
+    <message>
+        <source>Its state is shown when the model runs.</source>
+        <translation>模型运行时显示其状态。</translation>
+    </message>
 </context>
 <context>
     <name>ModelPanel</name>
@@ -1993,8 +1997,8 @@
         <translation>这里“自动”为 {value}。</translation>
     </message>
     <message>
-        <source>Takes effect when the model is started again.</source>
-        <translation>重新启动模型后生效。</translation>
+        <source>Needs a restart.</source>
+        <translation>需要重启。</translation>
     </message>
     <message>
         <source>Saved; waits for a restart.</source>

@@ -72,6 +72,11 @@ class GpuProbe:
         self._module = module
         self._is_open = False
         self._has_failed = False
+        if module is None:  # here and not in `sample`, which runs in a thread: see plots.py
+            try:
+                self._module = importlib.import_module("pynvml")
+            except ImportError:
+                self._has_failed = True
 
     def sample(self, engine_pids: frozenset[int] = frozenset()) -> tuple[GpuSample, ...]:
         """All cards."""
@@ -91,13 +96,11 @@ class GpuProbe:
         if self._is_open or self._has_failed:
             return self._is_open
         try:
-            module = self._module or importlib.import_module("pynvml")
-            module.nvmlInit()  # type: ignore[attr-defined]
-        except Exception as error:  # noqa: BLE001  # no package, no driver, or its own error classes
+            self._module.nvmlInit()  # type: ignore[union-attr]
+        except Exception as error:  # noqa: BLE001  # no driver, and it has error classes of its own
             logger.debug("no graphics card is watched: %s", error)
             self._has_failed = True
             return False
-        self._module = module
         self._is_open = True
         return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -29,7 +29,7 @@ from app.model_report import ModelReport
 from app.monitor.measuring import measure, report_or_none
 from app.monitor.model_panel import ModelPanel
 from app.monitor.now_panel import NowPanel
-from app.monitor.plots import TileGrid, load_plotting
+from app.monitor.plots import IMPORTS, TileGrid, load_step
 from app.monitor.rates import Rates, TokenRates
 from app.monitor.recent import parse_recent
 from app.monitor.recent_table import Column, RecentModel
@@ -132,7 +132,7 @@ class MonitorView(QWidget):
         super().showEvent(event)
         if not event.spontaneous():
             self.sampler.start()
-            self._load_plots()
+            QTimer.singleShot(0, self, self._load_plots)
             self._load_report()
             self._show_all()
 
@@ -225,22 +225,20 @@ class MonitorView(QWidget):
 
     # -- what takes a moment -----------------------------------------------------------------------
 
-    def _load_plots(self) -> None:
-        if self._can_plot or "plots" in self._operations:
+    def _load_plots(self, number: int = 0) -> None:
+        """One import a turn, so that the window stays alive between them."""
+        if self._can_plot or not self.isVisible():
             return
-
-        def loaded(_result: object) -> None:
-            self._operations.pop("plots", None)
-            self._can_plot = True
-            self._add_plots()
-
-        self._operations["plots"] = in_background(
-            self, lambda _task: load_plotting(), on_success=loaded, on_failure=self._no_plots
-        )
-
-    def _no_plots(self, error: EngineError) -> None:
-        self._operations.pop("plots", None)
-        logger.warning("there are no plots: %s", error)
+        if number < len(IMPORTS):
+            try:
+                load_step(IMPORTS[number])
+            except ImportError as error:  # the figures are there without it
+                logger.warning("there are no plots: %s", error)
+                return
+            QTimer.singleShot(0, self, lambda: self._load_plots(number + 1))
+            return
+        self._can_plot = True
+        self._add_plots()
 
     def _add_plots(self) -> None:
         for tile in self.tiles.tiles():

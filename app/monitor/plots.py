@@ -1,7 +1,7 @@
 """Small plots of the last minutes.
 
-pyqtgraph takes a second or two to import: `load_plotting` does that in a thread when the monitor is
-first opened, and the plots are made when it is there.
+pyqtgraph takes a second to import: that is done in steps when the monitor is first opened, after it has
+been drawn, and the plots are made when it is there.
 
 A plot draws one or two lines without axes; what they show stands beside it as a number. Ranges move
 in steps, so that a new sample moves the line and nothing else is computed.
@@ -33,11 +33,19 @@ _TILE_EMS = 15
 _MOST_COLUMNS = 4
 
 
-def load_plotting() -> None:
-    """Import what draws; in a thread, so that the window does not stand still meanwhile."""
+# numpy, what pyqtgraph imports of Qt, and it itself: each for one turn of the event loop. Not in a thread:
+# PySide 6.12 has a hand in every import, and crashed when one ran there while the window drew.
+IMPORTS = (
+    *("numpy", "PySide6.QtSvg", "PySide6.QtTest", "PySide6.QtOpenGL", "PySide6.QtOpenGLWidgets"),
+    "pyqtgraph",
+)
+
+
+def load_step(name: str) -> None:
+    """Import one of `IMPORTS`, on the main thread."""
     hook = sys.excepthook
-    importlib.import_module("pyqtgraph")
-    sys.excepthook = hook  # it puts one of its own there, for its console
+    importlib.import_module(name)
+    sys.excepthook = hook  # pyqtgraph puts one of its own there, for its console
 
 
 class Tile(QFrame):
@@ -90,7 +98,7 @@ class Tile(QFrame):
         return self._plot is not None
 
     def add_plot(self, *, is_dark: bool) -> None:
-        """Begin to draw; `load_plotting` must have been called."""
+        """Begin to draw; all of `IMPORTS` must be there."""
         import pyqtgraph  # noqa: PLC0415  # heavy: only when the monitor is open
 
         plot = pyqtgraph.PlotWidget(background=None, enableMenu=False)

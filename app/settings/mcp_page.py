@@ -54,7 +54,7 @@ class McpPage(SettingsPage):
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
         self._operation: Operation | None = None
-        self._states: dict[str, ServerState] = {}
+        self._states: dict[str, ServerState] | None = None  # None: nobody was asked yet
         self._rows: dict[str, ServerRow] = {}
         self._timer = QTimer(self)
         self._timer.setInterval(_LOOK_EVERY_MS)
@@ -87,7 +87,7 @@ class McpPage(SettingsPage):
         self._rows = {}
         for name, entry in entries.items():
             row = ServerRow(name, entry)
-            row.show_state(self._states.get(name), entry)
+            self._show_state(name, row, entry)
             row.switch.clicked.connect(
                 lambda is_on, name=name: self._set_on(name, is_on=bool(is_on))
             )
@@ -185,21 +185,28 @@ class McpPage(SettingsPage):
         if self._operation is not None and not self._operation.is_finished:
             return
         if not self.hub.context.supervisor.state.can_answer:
-            self._take_states({})
+            self._take_states(None)
             return
         http = self.hub.context.http
         self._operation = in_background(
             self,
             lambda _task: states_of(http.get("/mcp", read_timeout_s=5.0)),
             on_success=self._take_states,
-            on_failure=lambda _error: self._take_states({}),
+            on_failure=lambda _error: self._take_states(None),
         )
 
-    def _take_states(self, states: dict[str, ServerState]) -> None:
+    def _take_states(self, states: dict[str, ServerState] | None) -> None:
         self._states = states
         entries = self.entries()
         for name, row in self._rows.items():
-            row.show_state(states.get(name), entries.get(name, {}))
+            self._show_state(name, row, entries.get(name, {}))
+
+    def _show_state(self, name: str, row: ServerRow, entry: Mapping[str, object]) -> None:
+        if self._states is None and entry.get("disabled") is not True:
+            runs = self.hub.context.supervisor.state.can_answer
+            row.state.setText("" if runs else self.tr("Its state is shown when the model runs."))
+        else:
+            row.show_state((self._states or {}).get(name), entry)
 
 
 class ServerRow(QFrame):

@@ -80,7 +80,7 @@ class RowWidget(QFrame):
             parts.append(self.tr("Allowed: {words}.").format(words=allowed_in_words(self.row)))
         if auto:
             parts.append(self.tr("Here “auto” is {value}.").format(value=auto))
-        parts.append(self.tr("Takes effect when the model is started again."))
+        parts.append(self.tr("Needs a restart."))
         text = " ".join(part for part in parts if part)
         if text != self.hint.text():
             self.hint.setText(text)

@@ -109,7 +109,8 @@ def test_with_a_python_on_the_path_it_installs_and_the_second_start_is_at_once(
 
     # A double-click: the window's Python is started and the console ends.
     python_exe = wine.windows_path(wine.python / "python.exe")
-    wait = f'"{python_exe}" -c "import time; time.sleep(8)"'
+    look = "[time.sleep(0.1) for _ in range(1200) if not os.path.exists('started.json')]"
+    wait = f'"{python_exe}" -c "import os, time; {look}; time.sleep(1)"'
     assert start(path=python).returncode == 0  # installs the window's packages
     (folder / "started.json").unlink(missing_ok=True)
     second = start(after=wait)

@@ -82,6 +82,8 @@ def test_an_engine_that_is_killed_leaves_what_had_come(open_chats, start_server)
     assert answer.problem.code == "engine_cut_off"
     assert LONG.startswith(answer.text)
     assert len(answer.text) >= len(controller.heard["text"]) > 30
+    server.process.stdout.close()
+    server.http.close()
     server.stop = lambda: 0  # it has ended, and not cleanly
 
 

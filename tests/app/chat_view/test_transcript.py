@@ -10,7 +10,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QPlainTextEdit, QToolButton
 
 from app.chat.activity import Activity, Phase
-from app.chat.view.transcript.block_views import CodeView, TextView
+from app.chat.view.transcript.block_views import TextView
+from app.chat.view.transcript.code_view import CodeView
 from app.chat.view.transcript.rows import BodyRow, WidgetRow
 from app.chat.view.transcript.widgets import MessageAction, StatusLine, ThinkingHead, ToolCard
 from app.history.records import MessageState, ToolCall, ToolState

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QTimer
 
 from app.chat.view.markdown.highlight import HighlightJob
-from app.chat.view.transcript.block_views import CodeGroup
+from app.chat.view.transcript.code_view import CodeGroup
 
 _SLICE_S = 0.004
 _PAUSE_MS = 4

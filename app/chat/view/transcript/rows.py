@@ -16,13 +16,10 @@ from PySide6.QtWidgets import QWidget
 
 from app.chat.view.markdown.blocks import Block
 from app.chat.view.markdown.splitter import Piece, mended
-from app.chat.view.transcript.block_views import (
-    BlockView,
-    CodeView,
-    Surroundings,
-    TableView,
-    view_of,
-)
+from app.chat.view.transcript.block_views import BlockView, Surroundings
+from app.chat.view.transcript.code_view import CodeView
+from app.chat.view.transcript.table_view import TableView
+from app.chat.view.transcript.views import view_of
 
 END = 1 << 30  # a position behind everything in a row
 

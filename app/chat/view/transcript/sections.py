@@ -13,7 +13,8 @@ from app.chat.view.markdown.blocks import Block
 from app.chat.view.markdown.parse import parse, plain_blocks
 from app.chat.view.markdown.splitter import Piece, references
 from app.chat.view.theme import Theme
-from app.chat.view.transcript.block_views import CodeView, Surroundings
+from app.chat.view.transcript.block_views import Surroundings
+from app.chat.view.transcript.code_view import CodeView
 from app.chat.view.transcript.rows import BodyRow, Row, WidgetRow
 from app.chat.view.transcript.segments import Segment
 from app.chat.view.transcript.widgets import (

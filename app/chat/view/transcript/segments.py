@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.chat.view.markdown.blocks import Block
 from app.chat.view.markdown.splitter import Piece, Splitter
-from app.chat.view.transcript.block_views import CodeView
+from app.chat.view.transcript.code_view import CodeView
 from app.chat.view.transcript.rows import BodyRow
 
 Parse = Callable[[Piece], list[Block]]

@@ -18,7 +18,8 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QToolButton, QWidget
 
 from app.chat.activity import Activity
 from app.chat.view.theme import theme_of
-from app.chat.view.transcript.block_views import CodeView, Surroundings
+from app.chat.view.transcript.block_views import Surroundings
+from app.chat.view.transcript.code_view import CodeView
 from app.chat.view.transcript.colouring import Colouring
 from app.chat.view.transcript.formulas import Formulas
 from app.chat.view.transcript.rows import BodyRow, Control, Row, WidgetRow
