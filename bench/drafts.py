@@ -235,7 +235,13 @@ def _run(loaded: LoadedModel, workload: Workload, drafting: Drafting | None) -> 
             elif isinstance(event, Done):
                 ends.append(event)
 
-        scheduler = Scheduler(loaded.model, loaded.limits, receive, drafting=drafting)
+        scheduler = Scheduler(
+            loaded.model,
+            loaded.limits,
+            receive,
+            drafting=drafting,
+            new_sampler=loaded.new_sampler,
+        )
         sampling = SamplingParams(temperature=0)
         scheduler.submit(
             Start("r", prompt, workload.num_tokens, (), sampling, repeat_stop_tokens=0)
