@@ -139,6 +139,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--tokens", type=int, default=300, metavar="N")
     parser.add_argument("--threads", type=int, default=0, metavar="N")
     parser.add_argument("--mtp", type=int, default=3, metavar="N", help="longest chain of the head")
+    parser.add_argument(
+        "--workloads", nargs="+", choices=("copy", "edit", "chat"), default=("copy", "edit", "chat")
+    )
     parser.add_argument("--scripted", type=float, nargs="+", default=(), metavar="P")
     arguments = parser.parse_args(words)
     config = RunConfig(
@@ -156,6 +159,8 @@ def main(words: Sequence[str] | None = None) -> int:
             "| --- | ---: | ---: | ---: | ---: | ---: |"
         )
         for workload in _workloads(loaded, arguments.tokens):
+            if not workload.name.startswith(tuple(arguments.workloads)):
+                continue
             if arguments.scripted:
                 for right in arguments.scripted:
                     _compare(loaded, config, workload, arguments.rounds, right)

@@ -290,7 +290,7 @@ class Drafting:
             num_others: requests that shared the pass and are not.
         """
         lengths = [self._look(part) for part in parts]
-        if self._head is not None and any([_wants_head(part) for part in parts]):
+        if self._head is not None and any(map(_wants_head, parts)):
             self._tell_head(self._head, parts, lengths)
         for part in parts:
             drafts = part.request.drafts
