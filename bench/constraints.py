@@ -32,9 +32,11 @@ sys.path.insert(0, str(ROOT))
 
 from engine.core.config import BUNDLED_MODEL, RunConfig  # noqa: E402  # needs the path
 from engine.core.gguf_header import read_model_header  # noqa: E402
-from engine.decode.constraint import AnswerConstraint  # noqa: E402
+from engine.decode.constraint import AnswerConstraint, Sample  # noqa: E402
 from engine.decode.grammar_vocabulary import GrammarVocabulary  # noqa: E402
 from engine.decode.sampling import Sampler  # noqa: E402
+from engine.ops.base import Limits  # noqa: E402
+from engine.ops.host import HostOps  # noqa: E402
 from engine.sequence.scheduler import Scheduler  # noqa: E402
 from engine.text.grammar import answer_grammar  # noqa: E402
 from engine.text.output_rules import ANY_TOOL, FormatKind, ResponseFormat  # noqa: E402
@@ -61,6 +63,7 @@ SCHEMA: dict[str, object] = {
 }
 SAMPLING = SamplingParams(temperature=1.0, top_k=20, top_p=0.95, seed=1)
 FloatArray = npt.NDArray[np.float32]
+Choose = Callable[[FloatArray, Sample], int]
 
 
 def main() -> int:
@@ -106,7 +109,7 @@ def measure_in_model(arguments: argparse.Namespace) -> dict[str, float]:
     def token_us(start: Start, spent: list[float]) -> float:
         def constrain(start: Start) -> AnswerConstraint:
             constraint = AnswerConstraint(start, vocabulary)
-            constraint.choose = timed(constraint.choose, spent)  # type: ignore[method-assign]
+            constraint.choose = timed(constraint.choose, spent)  # type: ignore[method-assign,assignment]
             return constraint
 
         events: list[object] = []
@@ -154,12 +157,15 @@ def measure_alone(arguments: argparse.Namespace) -> dict[str, float]:
     rows = random.normal(size=(16, arguments.vocabulary)).astype(np.float32) * 3
     start = Start("a", (1,), 10_000, (0,), SAMPLING, constraint=constraint_of_schema())
     times: list[float] = []
+    ops = HostOps(Limits(max_rows=1, max_window=1, num_slots=1, num_pages=1, threads=1))
     while len(times) < arguments.tokens:
-        constraint, sampler = AnswerConstraint(start, vocabulary), Sampler(SAMPLING)
+        constraint = AnswerConstraint(start, vocabulary)
+        sampler = Sampler(SAMPLING, ops.new_draw)
         choose = timed(constraint.choose, times)
         for i in range(min(200, arguments.tokens)):
             sampler.note(choose(rows[i % len(rows)], sampler.sample))
-    choice_us = sample_us(arguments.vocabulary, Sampler(SAMPLING))
+    choice_us = sample_us(arguments.vocabulary, Sampler(SAMPLING, ops.new_draw))
+    ops.close()
     micro = np.array(times) * 1e6 - choice_us
     return {
         "vocabulary_built_s": round(built_s, 2),
@@ -170,12 +176,10 @@ def measure_alone(arguments: argparse.Namespace) -> dict[str, float]:
     }
 
 
-def timed(
-    choose: Callable[[FloatArray, Callable[[FloatArray], int]], int], times: list[float]
-) -> Callable[[FloatArray, Callable[[FloatArray], int]], int]:
+def timed(choose: Choose, times: list[float]) -> Choose:
     """The same, and how long each call took."""
 
-    def wrapped(logits: FloatArray, sample: Callable[[FloatArray], int]) -> int:
+    def wrapped(logits: FloatArray, sample: Sample) -> int:
         began_at = time.thread_time()
         token_id = choose(logits, sample)
         times.append(time.thread_time() - began_at)
