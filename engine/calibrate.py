@@ -45,6 +45,7 @@ class Situation:
         cores: its cores.
         sockets: processor packages.
         cpu_limit: processors that a container may use; None = all.
+        has_draft_head: whether the model has one, in its own file or another.
     """
 
     config: RunConfig
@@ -52,6 +53,7 @@ class Situation:
     cores: Sequence[Core]
     sockets: int = 1
     cpu_limit: float | None = None
+    has_draft_head: bool = False
 
 
 @dataclass(frozen=True, slots=True)

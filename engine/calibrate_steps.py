@@ -1,8 +1,7 @@
 """The settings that calibration knows how to tune, in the order in which they are measured.
 
-A part that gets a setting worth tuning adds its step to `STEPS`: the share of experts that the copy
-engine fetches, the least probability of a draft. `threads` stands last, because it is the one that
-depends on what the processor is left with.
+A part that gets a setting worth tuning adds its step to `STEPS`, such as the share of experts that a
+copy engine fetches. `threads` comes before what is weighed against the time of a pass.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 from engine.calibrate import Candidates, Situation, Step
 from engine.core.config import OpsName
 from engine.core.topology import default_threads
+
+MIN_P_TRIED = (0.3, 0.5, 0.7)
 
 
 def thread_candidates(situation: Situation) -> Candidates:
@@ -40,4 +41,28 @@ def thread_candidates(situation: Situation) -> Candidates:
     return Candidates(default, tuple(others), why_none)
 
 
-STEPS: tuple[Step, ...] = (Step("threads", "Threads of the CPU kernels", thread_candidates),)
+def min_p_candidates(situation: Situation) -> Candidates:
+    """Least probabilities of a draft of the head to try.
+
+    Where rows are dear a chain should end at the first doubtful draft; where they cost nothing each
+    draft is worth a try.
+    """
+    config, default = situation.config, 0.0
+    if config.upstream is not None:
+        return Candidates(default, (), "another server computes")
+    if config.spec_mtp == 0:
+        return Candidates(default, (), "the config turns the draft head off (spec_mtp is 0)")
+    if not situation.has_draft_head:
+        return Candidates(default, (), "the model has no draft head")
+    return Candidates(default, MIN_P_TRIED)
+
+
+STEPS: tuple[Step, ...] = (
+    Step("threads", "Threads of the CPU kernels", thread_candidates),
+    Step(
+        "spec_min_p",
+        "Least probability of a draft",
+        min_p_candidates,
+        needs_restart=False,
+    ),
+)

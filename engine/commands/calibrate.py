@@ -36,8 +36,9 @@ from engine.core.calibration import (
 from engine.core.cgroup import cpu_limit
 from engine.core.config_file import load_config
 from engine.core.errors import EngineError, InputError
-from engine.core.gguf_header import find_shards
+from engine.core.gguf_header import find_shards, read_model_header
 from engine.core.machine import probe_machine
+from engine.core.placement import model_config_of
 from engine.core.processor import warn_of_processor
 from engine.core.settings import live_engine_record, load_settings
 from engine.core.sockets import count_sockets
@@ -152,7 +153,9 @@ def _prepare(arguments: argparse.Namespace) -> _Task:
     base = _without(config, ours)
     key = calibration_key_here(base)
     known = read_calibrations(data_dir).get(key)
-    situation = Situation(base, machine, read_cores(), count_sockets(), cpu_limit())
+    situation = Situation(
+        base, machine, read_cores(), count_sockets(), cpu_limit(), _has_draft_head(base)
+    )
     planned, skipped = plan_steps(STEPS, situation, _by_hand(base))
     return _Task(
         path=arguments.config,
@@ -166,6 +169,16 @@ def _prepare(arguments: argparse.Namespace) -> _Task:
         planned=planned,
         skipped=skipped,
     )
+
+
+def _has_draft_head(config: RunConfig) -> bool:
+    """Whether drafts of the model's own can be made, by the names of files and tensors alone."""
+    from engine.worker.draft_head import draft_head_path  # noqa: PLC0415  # imports numpy
+
+    if config.upstream is not None or config.spec_mtp == 0:
+        return False
+    header = read_model_header(config.model_path)
+    return model_config_of(header).num_mtp_layers > 0 or draft_head_path(config, header) is not None
 
 
 def _without(config: RunConfig, keys: Mapping[str, SettingValue]) -> RunConfig:

@@ -24,21 +24,23 @@ def open_draft_head(config: RunConfig, header: ModelHeader) -> GgufFile | None:
 
     What cannot be opened is said, and serving goes on without it.
     """
-    if config.spec_mtp == 0:
-        return None
-    path = config.mtp_file
+    path = draft_head_path(config, header)
     if path is None:
-        if model_config_of(header).num_mtp_layers:
-            return None
-        path = _beside(header.paths[0])
-        if path is None:
-            return None
+        return None
+    if config.mtp_file is None:
         logger.info("a draft head lies beside the model: %s", path)
     try:
         return GgufFile(read_model_header(path))
     except (EngineError, OSError) as error:
         logger.warning("the draft head is not used: %s", error)
         return None
+
+
+def draft_head_path(config: RunConfig, header: ModelHeader) -> Path | None:
+    """The file of the draft head; None when none is wanted, or the model's own file has it."""
+    if config.spec_mtp == 0 or config.mtp_file is not None:
+        return config.mtp_file if config.spec_mtp else None
+    return None if model_config_of(header).num_mtp_layers else _beside(header.paths[0])
 
 
 def draft_ids(config: RunConfig, header: ModelHeader) -> IdArray | None:

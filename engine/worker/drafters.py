@@ -40,7 +40,6 @@ def make_drafting(model: Model, header: ModelHeader, config: RunConfig) -> Draft
             model.mtp,
             max_rows=model.limits.max_rows,
             page_tokens=model.store.pages.page_tokens,
-            min_p=config.spec_min_p,
         )
     policy = DraftPolicy(PassCosts(model_bytes(model, header)))
     return Drafting(settings, policy, head, ngrams)

@@ -79,6 +79,12 @@ class LoadedModel:
             self.session_file.save(self.sessions, self.model.store)
 
     @property
+    def saves(self) -> bool:
+        """Whether `save` has anything to write."""
+        learns = self.drafting is not None and self.drafting.learns
+        return self.session_file is not None or learns
+
+    @property
     def ops(self) -> Ops:
         """The operations that compute."""
         return self.model.ops

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 # The front takes a long silence for a fault; a pass over a model that is still on the disk can take
 # minutes.
 SIGN_OF_LIFE_S = 10.0
-SAVING_PATIENCE_S = 120.0  # for writing warm conversations at the end
+SAVING_PATIENCE_S = 120.0  # for writing warm conversations and counts at the end
 
 
 def run_worker(channel: Channel) -> int:
@@ -187,7 +187,7 @@ class Worker:
         # A report is what a worker with nothing to do can be woken up with.
         ahead = GrammarsAhead(vocabulary, lambda: self._channel.commands.put(StatusQuery()))
         self._loaded = load_model(config, self._report, header=header)
-        if self._loaded.session_file is not None:
+        if self._loaded.saves:
             self._channel.quit_patience_s = SAVING_PATIENCE_S
         self._scheduler = Scheduler(
             self._loaded.model,

@@ -164,7 +164,9 @@ class WorkerSupervisor:
                 await task
         if self._client is not None:
             # Warm conversations of gigabytes may have to be written.
-            saves = self._load_message.config.get("save_sessions") is True
+            config = self._load_message.config
+            learns = config.get("spec_ngram") is True and config.get("spec_ngram_learn") is True
+            saves = config.get("save_sessions") is True or learns
             await self._client.stop(SAVING_GRACE_S if saves else STOP_GRACE_S)
             self._client = None
         self._set_state(WorkerState.UNLOADED)

@@ -141,11 +141,22 @@ async def test_a_default_that_fails_ends_it():
 
 
 def situation(
-    fast: int, slow: int = 0, *, sockets: int = 1, limit: float | None = None, **config: object
+    fast: int,
+    slow: int = 0,
+    *,
+    sockets: int = 1,
+    limit: float | None = None,
+    head: bool = False,
+    **config: object,
 ) -> Situation:
     cores = [Core((i,), is_slow=i >= fast) for i in range(fast + slow)]
     return Situation(
-        RunConfig.model_validate(config), probe_machine(), cores, sockets=sockets, cpu_limit=limit
+        RunConfig.model_validate(config),
+        probe_machine(),
+        cores,
+        sockets=sockets,
+        cpu_limit=limit,
+        has_draft_head=head,
     )
 
 
@@ -182,9 +193,43 @@ def test_what_cannot_matter_here_is_not_measured(machine: Situation, reason: str
 
 
 def test_what_the_person_chose_stays():
-    steps, skipped = plan_steps(STEPS, situation(8), {"threads": 3})
+    by_hand = {"threads": 3, "spec_min_p": 0.4}
+    steps, skipped = plan_steps(STEPS, situation(8, head=True), by_hand)
     assert not steps
-    assert "chosen by hand" in skipped[0].reason
+    assert all("chosen by hand" in entry.reason for entry in skipped)
+
+
+def test_the_least_probability_of_a_draft_is_measured_where_there_is_a_draft_head():
+    steps, _ = plan_steps(STEPS, situation(1, head=True), {})
+    assert [entry.step.key for entry in steps] == ["spec_min_p"]
+    assert steps[0].candidates == Candidates(0.0, (0.3, 0.5, 0.7))
+    assert not steps[0].step.needs_restart
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [
+        (situation(1), "no draft head"),
+        (situation(1, head=True, spec_mtp=0), "spec_mtp is 0"),
+        (situation(1, head=True, upstream="http://host:8000/v1"), "another server"),
+    ],
+)
+def test_the_least_probability_of_a_draft_is_not_measured_where_nothing_is_drafted(
+    machine: Situation, reason: str
+):
+    steps, skipped = plan_steps(STEPS, machine, {})
+    assert not steps
+    (entry,) = [entry for entry in skipped if entry.key == "spec_min_p"]
+    assert reason in entry.reason
+
+
+async def test_a_least_probability_that_wins_is_kept_and_goes_with_the_requests():
+    (entry,), _ = plan_steps(STEPS, situation(1, head=True), {})
+    findings, trials, _ = await calibrate(lambda s: 10 + s["spec_min_p"] * 2, entry)
+    assert (findings[0].value, findings[0].is_kept) == (0.7, True)
+    assert all(not trial.loaded for trial in trials)
+    losers, _, _ = await calibrate(lambda s: 10 - s["spec_min_p"], entry)
+    assert not losers[0].is_kept
 
 
 def test_every_registered_step_is_a_setting():

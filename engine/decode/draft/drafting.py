@@ -96,6 +96,7 @@ class RequestDrafts:
         num_matched: of the look-up among them.
         made_at: number of the request's tokens that they follow.
         uses_head: whether the head takes note of this request.
+        min_p: its chains end at a draft that it gives less.
         unsaid: streams of the newest token of a restored sequence, which the head needs.
     """
 
@@ -110,6 +111,7 @@ class RequestDrafts:
     num_matched: int = 0
     made_at: int = -1
     uses_head: bool = False
+    min_p: float = 0.0
     unsaid: FloatArray | None = None
 
     @property
@@ -184,6 +186,8 @@ class Drafting:
         if self._head is not None:
             num_prompt = len(request.start.prompt)
             drafts.uses_head = self._settings.is_fixed or self._policy.wants_head(num_prompt)
+            tuning = dict(request.start.tuning)  # calibration compares values
+            drafts.min_p = tuning.get("spec_min_p", self._settings.min_p)
         request.drafts = drafts
 
     def resumed(self, request: RunningRequest) -> None:
@@ -208,6 +212,11 @@ class Drafting:
             return ()
         most = min(most, request.rules.num_left - 1)
         return drafts.next_drafts[: max(0, most)]
+
+    @property
+    def learns(self) -> bool:
+        """Whether something is kept over a restart."""
+        return self._ngrams is not None and self._ngrams.learns
 
     def save(self) -> None:
         """Write what is kept over a restart."""
@@ -396,6 +405,7 @@ class Drafting:
             next_tokens=next_tokens,
             num_drafts=num_drafts,
             sampler=request.sampler,
+            min_p=drafts.min_p,
         )
 
 

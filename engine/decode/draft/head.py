@@ -52,6 +52,7 @@ class Told:
         next_tokens: the token after each row.
         num_drafts: drafts that are wanted behind them.
         sampler: draws them.
+        min_p: they end at one that the head itself gives less than this.
     """
 
     state: SequenceState
@@ -60,24 +61,23 @@ class Told:
     next_tokens: Sequence[int]
     num_drafts: int
     sampler: TokenDrawer
+    min_p: float = 0.0
 
 
 class HeadDrafter:
     """Keeps the head's entries of all sequences in step, and drafts."""
 
-    def __init__(self, head: DraftHead, max_rows: int, page_tokens: int, min_p: float) -> None:
+    def __init__(self, head: DraftHead, max_rows: int, page_tokens: int) -> None:
         """Begin.
 
         Args:
             head: what computes.
             max_rows: entries of one pass.
             page_tokens: of a page of the key/value cache.
-            min_p: a chain ends at a draft that the head itself gives less than this.
         """
         self._head = head
         self._max_rows = max_rows
         self._page_tokens = page_tokens
-        self._min_p = min_p
 
     def first_wanted(self, prompt_length: int) -> int:
         """From which position on the head should take note of a prompt: a page's start."""
@@ -152,7 +152,7 @@ class HeadDrafter:
                 for i in going:
                     part = chains[i][0]
                     token = part.sampler.sample(logits[i], ahead=len(drafts[i]))
-                    if self._min_p > 0 and _share_of(logits[i], token) < self._min_p:
+                    if part.min_p > 0 and _share_of(logits[i], token) < part.min_p:
                         continue
                     drafts[i].append(token)
                     if len(drafts[i]) < part.num_drafts:

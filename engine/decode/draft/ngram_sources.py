@@ -57,6 +57,11 @@ class NgramSources:
         if learned_path is not None:
             self._learned = self._read(learned_path)
 
+    @property
+    def learns(self) -> bool:
+        """Whether counts of requests are kept."""
+        return self._learned is not None
+
     def drafter(self) -> NgramDrafter:
         """For one request."""
         return NgramDrafter(self._learned, self._file)

@@ -81,7 +81,10 @@ def test_progress_comes_as_lines_and_ends_complete(
     kinds = {event["event"] for event in events}
     assert kinds == {"plan", "load", "round", "step"}
     rounds = [event for event in events if event["event"] == "round"]
-    assert (events[0]["done"], events[0]["total"]) == (0, 8 + 6)
+    assert (events[0]["done"], events[0]["total"]) == (
+        0,
+        (8 + 6) + (8 + 6),
+    )  # threads, and the least probability of a draft
     assert [event["done"] for event in rounds] == list(range(1, len(rounds) + 1))
     assert all({"done", "total", "name", "line"} <= event.keys() for event in events)
     assert len(captured.out.splitlines()) == 1
@@ -97,11 +100,23 @@ def test_a_loser_of_a_new_calibration_does_not_linger(tmp_path: Path, home: Path
 def test_a_value_of_the_persons_own_is_neither_measured_nor_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    config = write_config(tmp_path, threads=3)
+    config = write_config(tmp_path, threads=3, spec_mtp=0)
     assert calibrate(config, write_script(tmp_path)) == 0
     report = json.loads(capsys.readouterr().out)
     assert "chosen by hand" in report["skipped"][0]["reason"]
     assert content_of(config)["threads"] == 3
+
+
+def test_a_least_probability_of_drafts_that_is_faster_is_written_into_the_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config = write_config(tmp_path, threads=3)
+    script = write_script(
+        tmp_path, {"settings": {"spec_min_p": 0.5}, "generated_ms": 500}, {"generated_ms": 1000}
+    )
+    assert calibrate(config, script) == 0
+    assert json.loads(capsys.readouterr().out)["settings"] == {"spec_min_p": 0.5}
+    assert content_of(config)["spec_min_p"] == 0.5
 
 
 def test_a_dry_run_changes_nothing(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]):

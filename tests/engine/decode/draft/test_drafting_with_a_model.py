@@ -7,31 +7,18 @@ import pytest
 
 from engine.core.config import BUNDLED_MODEL, RunConfig
 from engine.decode.constraint import AnswerConstraint
-from engine.decode.draft.costs import PassCosts
-from engine.decode.draft.drafting import Drafting, DraftSettings
-from engine.decode.draft.head import HeadDrafter
-from engine.decode.draft.policy import DraftPolicy
 from engine.decode.grammar_vocabulary import GrammarVocabulary
-from engine.sequence.scheduler import Scheduler
 from engine.text.events import ToolSpec
 from engine.text.grammar import answer_grammar
 from engine.text.output_rules import FREE_TEXT, CallMode, ToolChoice
 from engine.text.tokenizer import Tokenizer
 from engine.worker.answer_limits import ordered_stop_ids, with_call_rules
-from engine.worker.drafters import model_bytes
 from engine.worker.loading import load_model
-from engine.worker.messages import Done, SamplingParams, Start, Tokens
+from engine.worker.messages import SamplingParams, Start
+from tests.support.drafted_runs import SETTINGS, answers_of, chat, named_drafting
 
 STORY = "The quick brown fox jumps over the lazy dog, and then it sleeps. "
 GREEDY = SamplingParams(temperature=0)
-SETTINGS = {
-    "lookup": DraftSettings(use_head=False, is_fixed=True),
-    "head": DraftSettings(use_lookup=False, is_fixed=True),
-    "long chains": DraftSettings(use_lookup=False, most_head=8, is_fixed=True),
-    "both": DraftSettings(is_fixed=True),
-    "sure heads": DraftSettings(use_lookup=False, min_p=0.5, is_fixed=True),
-    "policy": DraftSettings(),
-}
 
 
 @pytest.fixture(scope="module")
@@ -44,50 +31,6 @@ def loaded():
 @pytest.fixture(scope="module")
 def tokenizer(loaded):
     return Tokenizer.from_metadata(loaded.header.metadata)
-
-
-def drafting(loaded, name):
-    settings = SETTINGS[name]
-    head = HeadDrafter(
-        loaded.model.mtp,
-        loaded.model.limits.max_rows,
-        loaded.model.store.pages.page_tokens,
-        settings.min_p,
-    )
-    costs = PassCosts(model_bytes(loaded.model, loaded.header))
-    return Drafting(settings, DraftPolicy(costs), head)
-
-
-def chat(tokenizer, text):
-    source = f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-    return tuple(tokenizer.encode(source, parse_special=True))
-
-
-def run(loaded, starts, drafts=None, sessions=None, constrain=None):
-    """Answers and ends of requests, which arrive two steps apart."""
-    events = []
-    scheduler = Scheduler(
-        loaded.model,
-        loaded.limits,
-        events.append,
-        sessions=sessions,
-        constrain=constrain,
-        drafting=drafts,
-    )
-    for start in starts:
-        scheduler.submit(start)
-        scheduler.step()
-        scheduler.step()
-    while scheduler.has_work:
-        scheduler.step()
-    ids = {start.request_id: [] for start in starts}
-    ends = {}
-    for event in events:
-        if isinstance(event, Tokens):
-            ids[event.request_id] += event.token_ids
-        elif isinstance(event, Done):
-            ends[event.request_id] = event
-    return ids, ends
 
 
 def starts(tokenizer, sampling=GREEDY, max_tokens=60):
@@ -107,9 +50,9 @@ def starts(tokenizer, sampling=GREEDY, max_tokens=60):
 
 @pytest.mark.parametrize("name", sorted(SETTINGS))
 def test_greedy_answers_are_the_same_with_drafts(loaded, tokenizer, name):
-    wanted, plain_ends = run(loaded, starts(tokenizer))
-    drafts = drafting(loaded, name)
-    got, ends = run(loaded, starts(tokenizer), drafts)
+    wanted, plain_ends = answers_of(loaded, starts(tokenizer))
+    drafts = named_drafting(loaded, name)
+    got, ends = answers_of(loaded, starts(tokenizer), drafts)
     assert got == wanted
     assert {i: e.reason for i, e in ends.items()} == {i: e.reason for i, e in plain_ends.items()}
     for end in ends.values():
@@ -124,18 +67,18 @@ def test_sampled_answers_of_a_seed_are_the_same_with_drafts(loaded, tokenizer, n
     sampling = SamplingParams(
         temperature=temperature, top_k=40, top_p=0.95, seed=11, presence_penalty=0.6
     )
-    wanted, _ = run(loaded, starts(tokenizer, sampling))
-    got, ends = run(loaded, starts(tokenizer, sampling), drafting(loaded, name))
+    wanted, _ = answers_of(loaded, starts(tokenizer, sampling))
+    got, ends = answers_of(loaded, starts(tokenizer, sampling), named_drafting(loaded, name))
     assert got == wanted
     assert sum(end.timings.draft_accepted for end in ends.values()) > 5
 
 
 def test_a_copied_text_comes_in_long_windows(loaded, tokenizer):
     copy = replace(starts(tokenizer)[0], max_tokens=48)
-    _, plain = run(loaded, [copy])
+    _, plain = answers_of(loaded, [copy])
     assert plain["r0"].timings.draft_tokens == 0
-    drafts = drafting(loaded, "lookup")
-    _, ends = run(loaded, [copy], drafts)
+    drafts = named_drafting(loaded, "lookup")
+    _, ends = answers_of(loaded, [copy], drafts)
     timings = ends["r0"].timings
     assert timings.draft_accepted >= 0.8 * timings.generated_tokens
     assert drafts.totals["lookup"].accepted == timings.draft_accepted
@@ -144,8 +87,8 @@ def test_a_copied_text_comes_in_long_windows(loaded, tokenizer):
 @pytest.mark.parametrize("max_tokens", range(1, 20))
 def test_an_answer_ends_at_its_limit_also_in_the_middle_of_a_window(loaded, tokenizer, max_tokens):
     copy = replace(starts(tokenizer)[0], max_tokens=max_tokens)
-    wanted, _ = run(loaded, [copy])
-    got, ends = run(loaded, [copy], drafting(loaded, "both"))
+    wanted, _ = answers_of(loaded, [copy])
+    got, ends = answers_of(loaded, [copy], named_drafting(loaded, "both"))
     assert got == wanted
     assert len(got["r0"]) == max_tokens
     assert ends["r0"].reason == "length"
@@ -155,8 +98,8 @@ def test_the_context_ends_an_answer_in_the_middle_of_a_window(loaded, tokenizer)
     filled = chat(tokenizer, f"Repeat this text: {STORY}")
     filled = (*filled[:5] * 2000, *filled)[-(loaded.limits.context - 9) :]
     start = Start("r", filled, 500, (), GREEDY)
-    wanted, _ = run(loaded, [start])
-    got, ends = run(loaded, [start], drafting(loaded, "both"))
+    wanted, _ = answers_of(loaded, [start])
+    got, ends = answers_of(loaded, [start], named_drafting(loaded, "both"))
     assert (got, ends["r"].reason) == (wanted, "context")
 
 
@@ -185,26 +128,26 @@ def test_constrained_answers_are_the_same_with_drafts(loaded, tokenizer):
     def constrain(start):
         return AnswerConstraint(start, vocabulary)
 
-    wanted, _ = run(loaded, asked, constrain=constrain)
+    wanted, _ = answers_of(loaded, asked, constrain=constrain)
     for name in ("both", "head", "lookup"):
-        got, _ = run(loaded, asked, drafting(loaded, name), constrain=constrain)
+        got, _ = answers_of(loaded, asked, named_drafting(loaded, name), constrain=constrain)
         assert got == wanted
 
 
 def test_a_further_turn_goes_on_from_what_drafts_left(loaded, tokenizer):
     """Kept states hold exactly the accepted tokens, and the head's cache goes on with them."""
     first = starts(tokenizer)[0]
-    plain, _ = run(loaded, [first])
+    plain, _ = answers_of(loaded, [first])
     question = chat(tokenizer, "And now what does the noun dog mean?")
     second = replace(
         first, request_id="r9", prompt=(*first.prompt, *plain["r0"], *question), max_tokens=40
     )
-    wanted, _ = run(loaded, [second])
+    wanted, _ = answers_of(loaded, [second])
     for name in ("both", "head"):
         loaded.sessions.clear()
-        drafts = drafting(loaded, name)
-        run(loaded, [first], drafts, loaded.sessions)
-        got, ends = run(loaded, [second], drafts, loaded.sessions)
+        drafts = named_drafting(loaded, name)
+        answers_of(loaded, [first], drafts, loaded.sessions)
+        got, ends = answers_of(loaded, [second], drafts, loaded.sessions)
         assert ends["r9"].timings.cached_tokens >= len(first.prompt)
         assert got == wanted
         if name == "head":
@@ -215,29 +158,40 @@ def test_a_further_turn_goes_on_from_what_drafts_left(loaded, tokenizer):
 
 def test_no_request_sees_the_tokens_of_another(loaded, tokenizer):
     copy, other = starts(tokenizer)[0], starts(tokenizer)[3]
-    drafts = drafting(loaded, "lookup")
-    alone, alone_ends = run(loaded, [other], drafting(loaded, "lookup"))
-    run(loaded, [copy], drafts)
-    after, after_ends = run(loaded, [other], drafts)
+    drafts = named_drafting(loaded, "lookup")
+    alone, alone_ends = answers_of(loaded, [other], named_drafting(loaded, "lookup"))
+    answers_of(loaded, [copy], drafts)
+    after, after_ends = answers_of(loaded, [other], drafts)
     assert after == alone
     timings = [ends["r3"].timings for ends in (alone_ends, after_ends)]
     assert timings[0].draft_tokens == timings[1].draft_tokens
 
 
 def test_a_head_that_belongs_to_another_model_is_noticed(loaded, tokenizer, caplog):
-    drafts = drafting(loaded, "head")
+    drafts = named_drafting(loaded, "head")
     right = itertools.repeat(0)
     original = drafts._head.take_note
     drafts._head.take_note = lambda told: [[next(right)] * 3 for _ in original(told)]
     for i in range(4):
         start = replace(starts(tokenizer)[1], request_id=f"r{i}", stop_ids=())
-        run(loaded, [start], drafts)
+        answers_of(loaded, [start], drafts)
     assert "does not seem to belong to this model" in caplog.text
 
 
 def test_timings_name_what_each_drafter_offered(loaded, tokenizer):
-    _, ends = run(loaded, starts(tokenizer)[:1], drafting(loaded, "both"))
+    _, ends = answers_of(loaded, starts(tokenizer)[:1], named_drafting(loaded, "both"))
     timings = ends["r0"].timings
     assert {name for name, _, _ in timings.drafters} <= {"mtp", "lookup"}
     assert sum(offered for _, offered, _ in timings.drafters) == timings.draft_tokens > 0
     assert sum(accepted for _, _, accepted in timings.drafters) == timings.draft_accepted
+
+
+def test_calibration_sets_the_least_probability_of_a_draft_for_one_request(loaded, tokenizer):
+    offered = {}
+    wanted, _ = answers_of(loaded, starts(tokenizer))
+    for min_p in (0.0, 0.5, 0.9):
+        asked = [replace(s, tuning=(("spec_min_p", min_p),)) for s in starts(tokenizer)]
+        got, ends = answers_of(loaded, asked, named_drafting(loaded, "head"))
+        assert got == wanted
+        offered[min_p] = sum(end.timings.draft_tokens for end in ends.values())
+    assert offered[0.0] > offered[0.5] > offered[0.9] > 0
