@@ -274,7 +274,10 @@ def measure_bare(arguments: argparse.Namespace) -> dict[str, object]:
     config = RunConfig(model=arguments.model, threads=arguments.threads, parallel=arguments.streams)
     loaded = load_model(config)
 
+    spent_s: dict[int, float] = {}
+
     def bare_rate(count: int) -> float:
+        spent_at = time.process_time()
         scheduler = Scheduler(
             loaded.model, loaded.limits, lambda _: None, new_sampler=loaded.new_sampler
         )
@@ -287,15 +290,24 @@ def measure_bare(arguments: argparse.Namespace) -> dict[str, object]:
         began_at = time.perf_counter()
         while scheduler.has_work:
             scheduler.step()
-        return float(count * (arguments.tokens - 1) / (time.perf_counter() - began_at))
+        rate = float(count * (arguments.tokens - 1) / (time.perf_counter() - began_at))
+        spent_s[count] = spent_s.get(count, 0.0) + time.process_time() - spent_at
+        return rate
 
     bare_rate(1)
+    spent_s.clear()
     rounds = [(bare_rate(1), bare_rate(arguments.streams)) for _ in range(arguments.rounds)]
     loaded.close()
     return {
         "one_per_s": round(statistics.median(one for one, _ in rounds), 1),
         f"{arguments.streams}_per_s": round(statistics.median(many for _, many in rounds), 1),
         "ratio": round(statistics.median(many / one for one, many in rounds), 2),
+        **{
+            f"us_per_token_{count}": round(
+                spent / (count * arguments.tokens * arguments.rounds) * 1e6
+            )
+            for count, spent in spent_s.items()
+        },
     }
 
 
