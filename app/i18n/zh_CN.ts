@@ -102,6 +102,14 @@
         <translation>添加文件</translation>
     </message>
     <message>
+        <source>The message is deleted.</source>
+        <translation>消息已删除。</translation>
+    </message>
+    <message>
+        <source>Undo</source>
+        <translation>撤销</translation>
+    </message>
+    <message>
         <source>A new version of the answer; the old one is kept</source>
         <translation>回答的新版本；旧版本会保留</translation>
     </message>
@@ -459,6 +467,10 @@
         <translation>复制回答</translation>
     </message>
     <message>
+        <source>Delete the chosen message, else the last answer</source>
+        <translation>删除选中的消息，未选中则删除最后的回答</translation>
+    </message>
+    <message>
         <source>Copy the last code block</source>
         <translation>复制最后一个代码块</translation>
     </message>
@@ -610,8 +622,8 @@
         <translation>思考程度：{0}</translation>
     </message>
     <message>
-        <source>Sampling of this conversation: {0}</source>
-        <translation>此对话的采样：{0}</translation>
+        <source>Sampling: {0}</source>
+        <translation>采样：{0}</translation>
     </message>
     <message>
         <source>No thinking</source>
@@ -1120,6 +1132,10 @@
     <message>
         <source>New conversation from here</source>
         <translation>从这里新建对话</translation>
+    </message>
+    <message>
+        <source>Delete this message</source>
+        <translation>删除这条消息</translation>
     </message>
 </context>
 <context>
@@ -1795,6 +1811,10 @@
     <message>
         <source>New conversation from here</source>
         <translation>从这里新建对话</translation>
+    </message>
+    <message>
+        <source>Delete this message</source>
+        <translation>删除这条消息</translation>
     </message>
 </context>
 <context>

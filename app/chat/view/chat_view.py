@@ -86,6 +86,8 @@ class ChatView(QWidget):
             layout.addWidget(self.splitter)
         self._groups = self._keys()
         self._shortcuts = set_up_keys(self, self._groups)
+        # Whoever gives the chat the keyboard gives it to the composer.
+        self.setFocusProxy(self.pane.composer.edit)
         self._connect()
 
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802  # Qt's name
@@ -330,6 +332,11 @@ class ChatView(QWidget):
                 ("Ctrl+Shift+C",),
                 self.tr("Copy the answer"),
                 lambda: self._act_on_current(MessageAction.COPY),
+            ),
+            Key(
+                ("Ctrl+Shift+Backspace",),
+                self.tr("Delete the chosen message, else the last answer"),
+                lambda: self._act_on_current(MessageAction.DELETE),
             ),
             Key(("Ctrl+Shift+K",), self.tr("Copy the last code block"), self.copy_last_code),
             Key(("Ctrl+T",), self.tr("Show or hide the thinking"), self._toggle_thinking),

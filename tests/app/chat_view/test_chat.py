@@ -489,3 +489,29 @@ def test_another_language_is_spoken_at_once(open_chat, scripted, ask, qtbot):
     finally:
         translations.speak(Language.ENGLISH)
         QLocale.setDefault(QLocale.c())
+
+
+def test_a_message_is_deleted_by_its_menu_and_comes_back_by_undo(open_chat, scripted, ask):
+    view = open_chat(scripted)
+    ask(view, "Hello")
+    transcript = view.pane.transcript
+    before = shown(view)
+    menu = transcript.menu_for(transcript.sections[1], "")
+    [entry] = [a for a in menu.actions() if a.text() == "Delete this message"]
+    entry.trigger()
+    assert [m.text for m in shown(view)] == ["Hello"]
+    assert view.pane.notice.text == "The message is deleted."
+    view.pane.notice.button.click()
+    assert shown(view) == before
+    assert not view.pane.notice.isVisible()
+
+
+def test_whoever_gives_the_chat_the_keyboard_gives_it_to_the_composer(open_chat, scripted, qtbot):
+    view = open_chat(scripted)
+    view.conversations.search.setFocus()
+    view.setFocus()
+    assert view.pane.composer.edit.hasFocus()
+    view._rebuild()  # another language
+    view.conversations.search.setFocus()
+    view.setFocus()
+    assert view.pane.composer.edit.hasFocus()
