@@ -88,6 +88,7 @@ def _run(app: QApplication, options: argparse.Namespace, translations: Translati
     translations.speak(language_to_speak(context))
     shell = Shell(app, context, translations)
     instance.asked.connect(shell.obey)
+    instance.is_ending = lambda: shell.quitting.has_begun
     end_signals = EndSignals(app)
     end_signals.wanted.connect(shell.quit)
     sys.excepthook = _say_fault
