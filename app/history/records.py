@@ -204,7 +204,8 @@ class Message:
         state: see `MessageState`.
         problem: why it is unfinished, if the engine or the network said so.
         notes: codes of remarks: `ended_in_thinking` (there is no answer, only thinking),
-            `out_of_context`, `repeat` (it went round in circles), `tool_limit`.
+            `out_of_context`, `repeat` (it went round in circles), `tool_limit`, `interrupted`
+            (the app ended in the middle of it).
         tool_calls: in their order.
         attachments: of a message of the person.
         stats: None before the answer has ended.
