@@ -131,7 +131,8 @@ class ChatView(QWidget):
         self.panel.refused.connect(lambda words: pane.notice.say(words, seconds=15))
         service.facts_changed.connect(pane.show_facts)
         service.facts_changed.connect(self.panel.show_facts)
-        service.notice.connect(pane.say)
+        # Queued: what is found while a conversation is opened is said when it is there.
+        service.notice.connect(self._say_notice, Qt.ConnectionType.QueuedConnection)
         pane.show_facts(service.facts)
         self.panel.show_facts(service.facts)
         if service.save_problem is not None:
@@ -177,6 +178,8 @@ class ChatView(QWidget):
             controller.conversation_changed.connect(self._settings_changed)
             self.panel.show_settings(controller.conversation.settings)
             self.conversations.mark(conversation_id)
+            if self._service.save_problem is not None:  # it holds for all conversations
+                self._saving_changed(self._service.save_problem)
         if message_id:
             self._show_found(message_id, text_offset)
         else:
@@ -207,6 +210,10 @@ class ChatView(QWidget):
     def _put_settings(self, settings: ConversationSettings) -> None:
         if self.pane.controller is not None:
             self.pane.controller.set_settings(settings)
+
+    def _say_notice(self, problem: Problem) -> None:
+        # Until it is closed: nobody may have looked when it came.
+        self.pane.notice.say(problem_words(problem))
 
     def _saving_changed(self, problem: Problem | None) -> None:
         if problem is None:

@@ -12,7 +12,7 @@ from app.chat.view.composer import MessageEdit
 from app.chat.view.conversation_model import EntryRole
 from app.chat.view.shortcuts import KeyOverview
 from app.chat.view.transcript.widgets import Chip, Footer, MessageAction
-from app.history.records import MessageState, Role
+from app.history.records import MessageState, Problem, Role
 from app.i18n.translate import Translations
 from engine.core.language import Language
 
@@ -515,3 +515,34 @@ def test_whoever_gives_the_chat_the_keyboard_gives_it_to_the_composer(open_chat,
     view.conversations.search.setFocus()
     view.setFocus()
     assert view.pane.composer.edit.hasFocus()
+
+
+def test_what_is_found_while_a_conversation_is_opened_is_said(open_chat, scripted, ask, qtbot):
+    # The notice was said first and hidden by the opening (seen 2026-11-30).
+    view = open_chat(scripted)
+    ask(view, "Hello")
+    first = view.conversation_id
+    view.new()
+    service, real = view.service, view.service.controller
+
+    def damaged(conversation_id):
+        values = {"conversations": 1, "messages": 2, "aside": "/damaged.db"}
+        service.notice.emit(Problem("history_recovered", "The file was damaged.", values))
+        return real(conversation_id)
+
+    service.controller = damaged
+    view.open(first)
+    qtbot.waitUntil(lambda: "was damaged. 1 conversations with 2" in view.pane.notice.text)
+    assert view.pane.notice.isVisible()
+
+
+def test_that_nothing_can_be_saved_is_said_in_every_conversation(
+    open_chat, scripted, ask, monkeypatch
+):
+    view = open_chat(scripted)
+    ask(view, "Hello")
+    problem = Problem("history_disk_full", "The disk is full.", {"path": "/d"})
+    monkeypatch.setattr(type(view.service), "save_problem", property(lambda _service: problem))
+    view.new()
+    assert "the disk with /d is full" in view.pane.notice.text
+    assert view.pane.notice.isVisible()
