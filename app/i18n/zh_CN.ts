@@ -67,6 +67,10 @@
         <translation>改用端口 {port}</translation>
     </message>
     <message>
+        <source>Open settings</source>
+        <translation>打开设置</translation>
+    </message>
+    <message>
         <source>Try again</source>
         <translation>重试</translation>
     </message>
@@ -100,6 +104,14 @@
     <message>
         <source>Attach files</source>
         <translation>添加文件</translation>
+    </message>
+    <message>
+        <source>The message is deleted.</source>
+        <translation>消息已删除。</translation>
+    </message>
+    <message>
+        <source>Undo</source>
+        <translation>撤销</translation>
     </message>
     <message>
         <source>A new version of the answer; the old one is kept</source>
@@ -154,6 +166,10 @@
     <message>
         <source>The context is full. Begin a new conversation, or choose a larger context in the settings.</source>
         <translation>上下文已满。请新建对话，或在设置中选择更大的上下文。</translation>
+    </message>
+    <message>
+        <source>Stratum ended in the middle of this answer. What had arrived is kept; “Continue” goes on with it.</source>
+        <translation>回答进行中 Stratum 结束了。已收到的内容都保留着，点击“继续”可以接着回答。</translation>
     </message>
     <message>
         <source>The model has called tools as often as is allowed for one answer.</source>
@@ -459,6 +475,10 @@
         <translation>复制回答</translation>
     </message>
     <message>
+        <source>Delete the chosen message, else the last answer</source>
+        <translation>删除选中的消息，未选中则删除最后的回答</translation>
+    </message>
+    <message>
         <source>Copy the last code block</source>
         <translation>复制最后一个代码块</translation>
     </message>
@@ -610,8 +630,8 @@
         <translation>思考程度：{0}</translation>
     </message>
     <message>
-        <source>Sampling of this conversation: {0}</source>
-        <translation>此对话的采样：{0}</translation>
+        <source>Sampling: {0}</source>
+        <translation>采样：{0}</translation>
     </message>
     <message>
         <source>No thinking</source>
@@ -1120,6 +1140,10 @@
     <message>
         <source>New conversation from here</source>
         <translation>从这里新建对话</translation>
+    </message>
+    <message>
+        <source>Delete this message</source>
+        <translation>删除这条消息</translation>
     </message>
 </context>
 <context>
@@ -1796,12 +1820,20 @@
         <source>New conversation from here</source>
         <translation>从这里新建对话</translation>
     </message>
+    <message>
+        <source>Delete this message</source>
+        <translation>删除这条消息</translation>
+    </message>
 </context>
 <context>
     <name>Reason</name>
     <message>
         <source>The memory of this PC ran out. Close other programs, or choose a smaller model or a shorter context in the settings.</source>
         <translation>这台电脑的内存用完了。请关闭其他程序，或在设置中选择更小的模型或更短的上下文。</translation>
+    </message>
+    <message>
+        <source>The system or another program ended the engine, most often because the memory of this PC ran out. If it happens again, close other programs, or choose a smaller model or a shorter context in the settings.</source>
+        <translation>引擎被系统或其他程序结束，最常见的原因是内存不足。如果再次发生，请关闭其他程序，或在设置中选择更小的模型或更短的上下文。</translation>
     </message>
     <message>
         <source>Other programs use the memory of the graphics card. Close them; the next question tries again.</source>
