@@ -95,7 +95,7 @@
     </message>
     <message>
         <source>Context: {0} tokens</source>
-        <translation>上下文：{0} 个词元</translation>
+        <translation>上下文：{0} 个 token</translation>
     </message>
     <message>
         <source>New conversation</source>
@@ -277,7 +277,7 @@
     </message>
     <message>
         <source>The conversation is too long for the model: {n_prompt_tokens} tokens, and its context has {n_ctx}. Begin a new conversation, remove attachments, or choose a larger context in the settings.</source>
-        <translation>对话对模型来说太长了：{n_prompt_tokens} 个词元，而上下文只有 {n_ctx} 个。请新建对话、移除附件，或在设置中选择更大的上下文。</translation>
+        <translation>对话对模型来说太长了：{n_prompt_tokens} 个 token，而上下文只有 {n_ctx} 个。请新建对话、移除附件，或在设置中选择更大的上下文。</translation>
     </message>
     <message>
         <source>The engine asks for another key. Restart it, or put the key right in the settings.</source>
@@ -523,11 +523,11 @@
     </message>
     <message>
         <source>{0} tokens</source>
-        <translation>{0} 个词元</translation>
+        <translation>{0} 个 token</translation>
     </message>
     <message>
         <source>Reading {0} of {1} tokens</source>
-        <translation>正在读取 {0} / {1} 个词元</translation>
+        <translation>正在读取 {0} / {1} 个 token</translation>
     </message>
     <message>
         <source>Writing a call to {0}</source>
@@ -587,7 +587,7 @@
     </message>
     <message>
         <source>{0} tokens/s</source>
-        <translation>{0} 词元/秒</translation>
+        <translation>{0} token/秒</translation>
     </message>
     <message>
         <source>context {0} of {1}</source>
@@ -607,7 +607,7 @@
     </message>
     <message>
         <source>Prompt: {0} tokens, {1} of them remembered</source>
-        <translation>提示：{0} 个词元，其中 {1} 个已记住</translation>
+        <translation>提示：{0} 个 token，其中 {1} 个已记住</translation>
     </message>
     <message>
         <source>Reading: {0}, {1}</source>
@@ -615,7 +615,7 @@
     </message>
     <message>
         <source>Answer: {0} tokens, {1} of them thinking</source>
-        <translation>回答：{0} 个词元，其中思考 {1} 个</translation>
+        <translation>回答：{0} 个 token，其中思考 {1} 个</translation>
     </message>
     <message>
         <source>Writing: {0}, {1}</source>
@@ -1056,7 +1056,7 @@
     </message>
     <message>
         <source>The context of {context} tokens is longer than the model&apos;s {trained}. Choose at most that.</source>
-        <translation>{context} 个词元的上下文超过了模型的 {trained}。请选择不超过该值的长度。</translation>
+        <translation>{context} 个 token 的上下文超过了模型的 {trained}。请选择不超过该值的长度。</translation>
     </message>
     <message>
         <source>The engine went away in the middle of its answer.</source>
@@ -2754,7 +2754,7 @@
     </message>
     <message>
         <source>Most tokens that the model thinks; 0 = no limit</source>
-        <translation>模型思考的最多词元数；0 = 不限</translation>
+        <translation>模型思考的最多 token 数；0 = 不限</translation>
     </message>
     <message>
         <source>At most</source>
