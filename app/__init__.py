@@ -4,6 +4,6 @@ Imports only `engine.core`; everything else of the engine is reached by its HTTP
 line, so that a model that fails never takes a window with it.
 """
 
-from app.lasting_none import keep_none_alive
+from engine.core.lasting_none import keep_none_alive
 
 keep_none_alive()

@@ -14,6 +14,7 @@ from app.look.look import em
 from app.supervisor.reason_words import explain
 from app.supervisor.state import EngineState, Phase, Reason, ReasonCode
 from app.tray.state_icon import Sign, sign_icon
+from app.views import View
 
 
 class Banner(QFrame):
@@ -83,6 +84,12 @@ class Banner(QFrame):
         if reason.code is ReasonCode.PORT_IN_USE and isinstance(offered, int):
             text = self.tr("Use port {port}").format(port=offered)
             self._add(text, "check", lambda: supervisor.use_port(offered))
+        if reason.code is ReasonCode.CONFIG_BROKEN:
+            self._add(
+                self.tr("Open settings"),
+                "settings",
+                lambda: requests.open_view.emit(View.SETTINGS),
+            )
         self._add(self.tr("Try again"), "refresh", supervisor.start)
         self._add(self.tr("Show log"), "log", requests.show_log.emit)
 

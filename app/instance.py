@@ -20,7 +20,8 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,10 @@ ANSWER_MS = 5000
 _LOCK_MS = 3000
 _MOST_BYTES = 4096
 _OK = b"ok\n"
+_ENDING = b"ending\n"
+# A large model needs up to a minute to give its memory back.
+END_PATIENCE_S = 120.0
+_END_POLL_S = 0.3
 _TOKENS = ("XDG_ACTIVATION_TOKEN", "DESKTOP_STARTUP_ID")
 
 
@@ -47,6 +52,14 @@ class Wish(enum.StrEnum):
     RAISE = "raise"
     OPEN_CHAT = "open chat"
     NOTHING = "nothing"  # started at login although it runs: leave it as it is
+
+
+class _Answer(enum.Enum):
+    """What the first one says."""
+
+    NOBODY = enum.auto()  # there is none
+    TOLD = enum.auto()
+    ENDING = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,9 @@ class Instance(QObject):
 
     Signals:
         asked: another start wants something; with a `Request`.
+
+    Attributes:
+        is_ending: whether this one is on its way out; another start then waits for its end.
     """
 
     asked = Signal(object)
@@ -74,25 +90,37 @@ class Instance(QObject):
         super().__init__(parent)
         self._name = name or socket_name()
         self._server: QLocalServer | None = None
+        self.is_ending: Callable[[], bool] = lambda: False
 
     def claim(self, wish: Wish, environment: Mapping[str, str] = os.environ) -> bool:
         """Whether this is the first one; else the first one was told the wish.
 
+        One that is ending may still have to give a large model's memory back: it is waited for, and
+        then this is the first one.
+
         Raises:
-            ResourceError: the first one is there and does not answer.
+            ResourceError: the first one is there and does not answer, or does not end.
         """
+        deadline = time.monotonic() + END_PATIENCE_S
+        while (answer := self._try_claim(wish, environment)) is _Answer.ENDING:
+            if time.monotonic() > deadline:
+                raise _hangs()
+            time.sleep(_END_POLL_S)
+        return answer is _Answer.NOBODY
+
+    def _try_claim(self, wish: Wish, environment: Mapping[str, str]) -> _Answer:
         # Two starts at the same moment: the second waits until the first one listens.
         lock = QLockFile(_lock_path(self._name))
         is_locked = lock.tryLock(_LOCK_MS)
         try:
             token = next((environment[key] for key in _TOKENS if environment.get(key)), "")
-            if self._tell_first(Request(wish, token)):
-                return False
-            self._listen()
+            answer = self._tell_first(Request(wish, token))
+            if answer is _Answer.NOBODY:
+                self._listen()
         finally:
             if is_locked:
                 lock.unlock()
-        return True
+        return answer
 
     def close(self) -> None:
         """Let another one be the first."""
@@ -100,22 +128,19 @@ class Instance(QObject):
             self._server.close()
             self._server = None
 
-    def _tell_first(self, request: Request) -> bool:
+    def _tell_first(self, request: Request) -> _Answer:
         socket = QLocalSocket()
         socket.connectToServer(self._name)
         if not socket.waitForConnected(CONNECT_MS):
-            return False  # nobody is there, or only what a crash left
+            return _Answer.NOBODY  # nobody is there, or only what a crash left
         _allow_to_front()
         message = json.dumps({"wish": request.wish.value, "token": request.token})
         socket.write(message.encode() + b"\n")
         while not socket.canReadLine():
             if not socket.waitForReadyRead(ANSWER_MS):
-                raise ResourceError(
-                    "Stratum runs already, but does not answer. Wait a moment, or end it in the "
-                    "task manager, and start it again.",
-                    code="app_hangs",
-                )
-        return True
+                raise _hangs()
+        is_ending = bytes(socket.readLine().data()) == _ENDING
+        return _Answer.ENDING if is_ending else _Answer.TOLD
 
     def _listen(self) -> None:
         server = QLocalServer(self)
@@ -142,12 +167,23 @@ class Instance(QObject):
                 socket.abort()
             return
         line = bytes(socket.readLine(_MOST_BYTES).data())
-        socket.write(_OK)
+        is_ending = self.is_ending()
+        socket.write(_ENDING if is_ending else _OK)
         socket.flush()
         socket.disconnectFromServer()
+        if is_ending:
+            return
         request = _request_of(line)
         if request is not None and request.wish is not Wish.NOTHING:
             self.asked.emit(request)
+
+
+def _hangs() -> ResourceError:
+    return ResourceError(
+        "Stratum runs already, but does not answer. Wait a moment, or end it in the "
+        "task manager, and start it again.",
+        code="app_hangs",
+    )
 
 
 def socket_name() -> str:

@@ -77,7 +77,7 @@ def _run(app: QApplication, options: argparse.Namespace, translations: Translati
     if not instance.claim(_wish_of(options)):
         return 0
     settings = PersonSettings(settings_path(), app)
-    data_dir: Path = options.data_dir or settings.value.data_dir
+    data_dir = settings.value.data_dir
     _open_log(data_dir / "logs" / "app.log")
     logger.info("Stratum %s starts", __version__)
     take_normal_priority()
@@ -88,6 +88,7 @@ def _run(app: QApplication, options: argparse.Namespace, translations: Translati
     translations.speak(language_to_speak(context))
     shell = Shell(app, context, translations)
     instance.asked.connect(shell.obey)
+    instance.is_ending = lambda: shell.quitting.has_begun
     end_signals = EndSignals(app)
     end_signals.wanted.connect(shell.quit)
     sys.excepthook = _say_fault
@@ -137,11 +138,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m app",
         allow_abbrev=False,
-        description="Stratum's sign beside the clock, its chat, monitor and settings.",
+        description="Stratum's sign beside the clock, its chat, monitor and settings. The environment "
+        "variable STRATUM_HOME names another folder for everything it keeps.",
     )
     parser.add_argument("--at-login", action="store_true", help="start without a window")
     parser.add_argument("--chat", action="store_true", help="open the chat, also when it runs")
-    parser.add_argument("--data-dir", type=_folder, metavar="DIR", help="of models and chats")
     parser.add_argument("--language", type=Language, choices=list(Language), help="of the texts")
     return parser
 
@@ -151,10 +152,6 @@ def _wish_of(options: argparse.Namespace) -> Wish:
     if options.at_login:
         return Wish.NOTHING
     return Wish.OPEN_CHAT if options.chat else Wish.RAISE
-
-
-def _folder(text: str) -> Path:
-    return Path(text).expanduser().absolute()
 
 
 def _open_missing_streams() -> None:

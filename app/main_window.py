@@ -20,7 +20,14 @@ from PySide6.QtGui import (
     QShortcut,
     QShowEvent,
 )
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QHBoxLayout,
+    QLabel,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.banner import Banner
 from app.context import AppContext
@@ -165,7 +172,9 @@ class MainWindow(QWidget):
             self._built[view] = widget
             self._stack.addWidget(widget)
         self._stack.setCurrentWidget(self._built[view])
-        self._built[view].setFocus(Qt.FocusReason.OtherFocusReason)
+        focused = QApplication.focusWidget()
+        if focused is None or not self._built[view].isAncestorOf(focused):
+            self._built[view].setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _build(self, view: View) -> QWidget:
         module, name = _VIEWS[view]

@@ -6,6 +6,9 @@ Starts our server with the given model and asks it over HTTP. One stream and sev
 the medians count. Then a long prompt arrives while a stream runs; the gap between two of the stream's
 events is the pause. Clocks are on this side, token counts are the server's. With `--bare` the scheduler
 is measured in this process too, without pipes and HTTP: the difference is what streaming adds.
+
+Nothing is drafted unless `--drafts` says so: drafts speed up one stream of text that repeats itself, and
+what is compared here would be another thing each time.
 """
 
 from __future__ import annotations
@@ -93,6 +96,7 @@ def main() -> int:
     parser.add_argument("--prompt-tokens", type=int, default=4096, help="of the long prompt")
     parser.add_argument("--threads", type=int, default=0, help="of the engine; 0 = its default")
     parser.add_argument("--bare", action="store_true", help="measure without a server too")
+    parser.add_argument("--drafts", action="store_true", help="the server drafts as by default")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args()
     report: dict[str, object] = {}
@@ -102,6 +106,8 @@ def main() -> int:
         command = [sys.executable, "-m", "engine", "serve", "--model", str(arguments.model)]
         command += ["--port", "{port}", "--threads", str(arguments.threads)]
         command += ["--parallel", str(arguments.streams), "--repeat-stop-tokens", "0"]
+        if not arguments.drafts:
+            command += ["--no-spec-lookup", "--no-spec-ngram", "--spec-mtp", "0"]
         with ServerProcess("Stratum", command, Path(folder) / "log") as server:
             banned = stop_ids(server.port)
             report["http"] = measure_rates(server.port, arguments, banned)
@@ -268,7 +274,10 @@ def measure_bare(arguments: argparse.Namespace) -> dict[str, object]:
     config = RunConfig(model=arguments.model, threads=arguments.threads, parallel=arguments.streams)
     loaded = load_model(config)
 
+    spent_s: dict[int, float] = {}
+
     def bare_rate(count: int) -> float:
+        spent_at = time.process_time()
         scheduler = Scheduler(
             loaded.model, loaded.limits, lambda _: None, new_sampler=loaded.new_sampler
         )
@@ -281,15 +290,24 @@ def measure_bare(arguments: argparse.Namespace) -> dict[str, object]:
         began_at = time.perf_counter()
         while scheduler.has_work:
             scheduler.step()
-        return count * (arguments.tokens - 1) / (time.perf_counter() - began_at)
+        rate = float(count * (arguments.tokens - 1) / (time.perf_counter() - began_at))
+        spent_s[count] = spent_s.get(count, 0.0) + time.process_time() - spent_at
+        return rate
 
     bare_rate(1)
+    spent_s.clear()
     rounds = [(bare_rate(1), bare_rate(arguments.streams)) for _ in range(arguments.rounds)]
     loaded.close()
     return {
         "one_per_s": round(statistics.median(one for one, _ in rounds), 1),
         f"{arguments.streams}_per_s": round(statistics.median(many for _, many in rounds), 1),
         "ratio": round(statistics.median(many / one for one, many in rounds), 2),
+        **{
+            f"us_per_token_{count}": round(
+                spent / (count * arguments.tokens * arguments.rounds) * 1e6
+            )
+            for count, spent in spent_s.items()
+        },
     }
 
 

@@ -141,6 +141,11 @@ class ServerProcess:
             private += private_bytes(process.pid)
         return Memory(peak, private)
 
+    @property
+    def status(self) -> int | None:
+        """How its process ended (minus a signal's number), None while it runs."""
+        return self._process.poll()
+
     def processes(self) -> list[psutil.Process]:
         """The server's process and its children."""
         return self._family()

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.server_process import ServerProcess
+from bench.server_process import ServerError, ServerProcess
 from bench.soak_client import Protocol, ask, get_status, post_bytes
 from bench.soak_kills import kill_again_and_again
 from bench.soak_traffic import Seen, Traffic
@@ -92,8 +92,14 @@ def soak(server: ServerProcess, num_requests: int, seed: int, num_parts: int) ->
     footprints = []
     for part in range(num_parts):
         share = num_requests * (part + 1) // num_parts - num_requests * part // num_parts
-        asyncio.run(traffic.run(share, CONCURRENCY))
-        asyncio.run(check_rest(server.port, traffic.seen))
+        try:
+            asyncio.run(traffic.run(share, CONCURRENCY))
+            asyncio.run(check_rest(server.port, traffic.seen))
+        except ConnectionRefusedError as error:
+            raise ServerError(
+                f"Nobody listens on port {server.port} after {part} of {num_parts} parts; the server "
+                f"{'runs' if server.status is None else f'ended with status {server.status}'}."
+            ) from error
         footprints.append(Footprint.of(server.processes()))
     return SoakResult(traffic.seen, tuple(footprints), time.perf_counter() - began_at)
 

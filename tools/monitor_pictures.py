@@ -1,4 +1,4 @@
-"""Takes pictures of the monitor and of each page of the settings, in both languages and themes.
+"""Takes pictures of the monitor and of each page of the settings: English and light, Chinese and dark.
 
     python -m tools.monitor_pictures                       # docs/images, all that is kept there
     python -m tools.monitor_pictures OUT --language zh --dark
@@ -41,7 +41,7 @@ def main() -> int:
     options = parser.parse_args()
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     if options.out is None:
-        for more in ((), ("--language", "zh", "--dark"), ("--dark",), ("--language", "zh")):
+        for more in ((), ("--language", "zh", "--dark")):
             subprocess.run(
                 [sys.executable, "-m", "tools.monitor_pictures", str(IMAGES), *more],
                 cwd=ROOT,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from app.chat.activity import Activity, ModelFacts, Phase, Wait
 from app.chat.engine_side import EngineSide
 from app.chat.growing import GrowingAnswer
-from app.chat.statistics import added, stats_of
+from app.chat.statistics import added, sampling_used, stats_of
 from app.chat.status_watch import StatusWatch
 from app.chat.stream import (
     Admitted,
@@ -33,6 +33,7 @@ from app.chat.stream import (
     JsonObject,
     PromptProgress,
     RateWindow,
+    Sampled,
     ToolNews,
     Usage,
 )
@@ -42,6 +43,7 @@ from app.history.records import (
     MessageState,
     MessageStats,
     Problem,
+    Sampling,
 )
 from app.history.store import HistoryStore
 from engine.core.errors import EngineError
@@ -150,6 +152,7 @@ class AnswerRun:
         self._notes: tuple[str, ...] = ()
         self._progress = PromptProgress(0, 0, 0)
         self._num_tokens = 0
+        self._sampling = Sampling()
         self._tokens_before_round = 0
         self._usage: Usage | None = None
         self._stats: MessageStats | None = None
@@ -295,6 +298,8 @@ class AnswerRun:
                 self._has_news = True
                 self._set_phase(Phase.WRITING_CALL)
                 return True
+            case Sampled(values):
+                self._sampling = sampling_used(values)
             case Finished(reason):
                 self._finish = reason
             case Usage():
@@ -376,7 +381,7 @@ class AnswerRun:
     def _stats_now(self, usage: Usage) -> MessageStats:
         in_round = self._num_tokens - self._tokens_before_round
         used = self._progress.total + max(in_round, 0) if self._progress.total else 0
-        return stats_of(usage, self._facts, self._job.settings, used)
+        return stats_of(usage, self._facts, self._job.settings, used, self._sampling)
 
     def _note_why_cut(self) -> None:
         """The engine says only that it is cut; without a cap and with room left it went in circles."""
@@ -400,6 +405,7 @@ class AnswerRun:
             context_size=self._facts.context_size,
             model=self._facts.name,
             effort=(self._job.settings.effort or self._facts.default_effort).value,
+            sampling=self._sampling,
         )
 
     def _is_context_full(self) -> bool:

@@ -14,7 +14,7 @@ others' threads. Text comes in batches, at most 30 a second.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -94,6 +94,7 @@ class ChatController(QObject):
         self._conversation = conversation
         self._tree = store.tree(conversation.id)
         self._run: AnswerRun | None = None
+        self._deleted: _Deleted | None = None
         self._activity = Activity()
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
@@ -103,6 +104,7 @@ class ChatController(QObject):
         self._files.refused.connect(self.refused)
         self._files.pending_changed.connect(self.attachments_pending)
         self._files.counted.connect(self._note_count)
+        self._forget_deleted()
         leaf = conversation.active_leaf
         if leaf is not None and leaf not in self._tree:  # a damaged file
             newest = [message.id for message in self._tree][-1:]
@@ -207,7 +209,7 @@ class ChatController(QObject):
         if not self._may_ask():
             return False
         asked_id = message.parent_id if message.is_answer else message.id
-        if asked_id is None or asked_id not in self._tree:
+        if asked_id is None or asked_id not in self._tree or self._tree.get(asked_id).is_deleted:
             return self._refuse("nothing_to_answer", "There is no message to answer.")
         self._ask(self._tree.get(asked_id))
         return True
@@ -241,6 +243,66 @@ class ChatController(QObject):
         else:
             self._ask(new)
         return True
+
+    def delete_message(self, message_id: str) -> bool:
+        """Delete one message; what follows it stays. `undo_delete` brings the latest one back.
+
+        Its text is taken out of the file at once. Where there are other versions of the last message, the
+        nearest one is shown instead.
+        """
+        if not self._may_ask() or message_id not in self._tree:
+            return False
+        self._forget_deleted()
+        before, message = self._conversation, self._tree.get(message_id)
+        versions = self.siblings(message_id)
+        place = versions.index(message_id)
+        self._deleted = _Deleted(message, before.active_leaf, before.title)
+        # Its attachments stay until it cannot be brought back any more.
+        self._put(
+            Message(
+                id=message.id,
+                conversation_id=message.conversation_id,
+                parent_id=message.parent_id,
+                role=message.role,
+                state=MessageState.DELETED,
+                attachments=message.attachments,
+                created_at=message.created_at,
+            )
+        )
+        is_last = before.active_leaf == message_id
+        if is_last and len(versions) > 1:
+            self._show(self._tree.leaf_below(versions[place - 1] if place else versions[1]))
+        self._note_deletion()
+        return True
+
+    def undo_delete(self) -> None:
+        """Bring back the message that was deleted last; nothing when that is not possible."""
+        deleted, self._deleted = self._deleted, None
+        if deleted is None:
+            return
+        self._put(deleted.message)
+        if self._run is None and deleted.active_leaf is not None:
+            shown = self._tree.path(self._conversation.active_leaf)
+            if deleted.message not in shown:  # another version was shown instead
+                self._show(deleted.active_leaf)
+        self._note_deletion(title=deleted.title)
+
+    def _note_deletion(self, title: str | None = None) -> None:
+        if not self._conversation.has_own_title:
+            first = next(iter(self.path()), None)
+            self._change(title=_title_from(first) if title is None else title, is_urgent=True)
+        self.path_changed.emit()
+        self.listing_changed.emit()
+        self.conversation_changed.emit(self._conversation)
+
+    def _forget_deleted(self) -> None:
+        """What is in deleted messages' attachments goes; they cannot be brought back any more."""
+        self._deleted = None
+        for message in list(self._tree):
+            if message.is_deleted and message.attachments:
+                for attachment in message.attachments:
+                    self._store.drop_attachment(attachment.id)
+                self._put(replace(message, attachments=()))
 
     def show_version(self, message_id: str) -> None:
         """Show this version of a message, and the newest messages below it."""
@@ -491,6 +553,15 @@ class ChatController(QObject):
         if activity != self._activity:
             self._activity = activity
             self.activity_changed.emit(activity)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deleted:
+    """What `undo_delete` needs."""
+
+    message: Message
+    active_leaf: str | None
+    title: str
 
 
 def _title_from(message: Message | None) -> str:

@@ -7,11 +7,15 @@ from dataclasses import replace
 
 from app.chat.activity import ModelFacts
 from app.chat.stream import Usage
-from app.history.records import ConversationSettings, MessageStats
+from app.history.records import ConversationSettings, MessageStats, Sampling
 
 
 def stats_of(
-    usage: Usage, facts: ModelFacts, settings: ConversationSettings, context_used: int
+    usage: Usage,
+    facts: ModelFacts,
+    settings: ConversationSettings,
+    context_used: int,
+    sampling: Sampling,
 ) -> MessageStats:
     """The statistics of one request."""
     counts, timings = usage.usage, usage.timings
@@ -34,6 +38,22 @@ def stats_of(
         context_size=facts.context_size,
         model=facts.name,
         effort=(settings.effort or facts.default_effort).value,
+        sampling=sampling,
+    )
+
+
+def sampling_used(values: Mapping[str, float]) -> Sampling:
+    """The values that the engine says it used."""
+    integers = {name: int(values[name]) if name in values else None for name in ("top_k", "seed")}
+    return Sampling(
+        temperature=values.get("temperature"),
+        top_p=values.get("top_p"),
+        top_k=integers["top_k"],
+        min_p=values.get("min_p"),
+        presence_penalty=values.get("presence_penalty"),
+        frequency_penalty=values.get("frequency_penalty"),
+        repetition_penalty=values.get("repetition_penalty"),
+        seed=integers["seed"],
     )
 
 

@@ -89,6 +89,13 @@ class CallGrown:
 
 
 @dataclass(frozen=True, slots=True)
+class Sampled:
+    """With which values the engine chooses tokens, under its own names."""
+
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer is over: `stop`, `length` or `tool_calls`."""
 
@@ -118,6 +125,7 @@ Event = (
     | Counted
     | ToolNews
     | CallGrown
+    | Sampled
     | Finished
     | Usage
     | Ended
@@ -280,6 +288,7 @@ class AnswerReading:
             if is_over:
                 return  # leaving ends the connection, and by that the request
             self._inbox.put(Admitted(self._request_id))
+            self._inbox.put(Sampled(sampling_of(response.headers.get("x-sampling", ""))))
             if wants_answer:
                 self._control("stop_thinking", {})
             is_done = False
@@ -385,6 +394,21 @@ def _error_of(error: object) -> EngineHttpError:
         code=str(code) if code else "engine_failed",
         params=params,
     )
+
+
+def sampling_of(header: str) -> dict[str, float]:
+    """The values in the header `x-sampling`; empty for an engine that does not send it."""
+    try:
+        content = json.loads(header) if header else {}
+    except ValueError:
+        return {}
+    if not isinstance(content, dict):
+        return {}
+    return {
+        str(name): value
+        for name, value in content.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def _cut_off() -> EngineHttpError:

@@ -84,7 +84,10 @@ def gather(store: HistoryStore, conversation_id: str) -> WholeConversation:
 
 def _attachments(conversation: Conversation, messages: Iterable[Message]) -> Iterator[Attachment]:
     seen: set[str] = set()
-    for group in (conversation.draft.attachments, *(m.attachments for m in messages)):
+    for group in (
+        conversation.draft.attachments,
+        *(m.attachments for m in messages if not m.is_deleted),
+    ):
         for attachment in group:
             if attachment.id not in seen:
                 seen.add(attachment.id)

@@ -35,6 +35,7 @@ class MessageState(enum.StrEnum):
     STOPPED = "stopped"  # the person stopped it
     CUT = "cut"  # the cap, the context or the repetition guard ended it
     UNFINISHED = "unfinished"  # the engine or the app ended in the middle, or the request failed
+    DELETED = "deleted"  # by the person; only its place in the tree is left
 
 
 class ToolState(enum.StrEnum):
@@ -162,6 +163,7 @@ class MessageStats:
         context_size: of the model at that time; 0 = unknown.
         model: that answered.
         effort: thinking level that was used; empty = the engine's default.
+        sampling: the values that were used, as the engine told them; of an older answer unknown.
     """
 
     prompt_tokens: int = 0
@@ -178,6 +180,7 @@ class MessageStats:
     context_size: int = 0
     model: str = ""
     effort: str = ""
+    sampling: Sampling = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +204,8 @@ class Message:
         state: see `MessageState`.
         problem: why it is unfinished, if the engine or the network said so.
         notes: codes of remarks: `ended_in_thinking` (there is no answer, only thinking),
-            `out_of_context`, `repeat` (it went round in circles), `tool_limit`.
+            `out_of_context`, `repeat` (it went round in circles), `tool_limit`, `interrupted`
+            (the app ended in the middle of it).
         tool_calls: in their order.
         attachments: of a message of the person.
         stats: None before the answer has ended.
@@ -228,6 +232,11 @@ class Message:
         return self.role is Role.ASSISTANT
 
     @property
+    def is_deleted(self) -> bool:
+        """Whether the person deleted it."""
+        return self.state is MessageState.DELETED
+
+    @property
     def can_continue(self) -> bool:
         """Whether asking to go on with it makes sense."""
         ended = (MessageState.STOPPED, MessageState.CUT, MessageState.UNFINISHED)
@@ -236,7 +245,7 @@ class Message:
     @property
     def is_empty(self) -> bool:
         """Whether it has nothing to send: such turns teach the model to answer empty."""
-        return not (self.text.strip() or self.attachments or self.tool_calls)
+        return self.is_deleted or not (self.text.strip() or self.attachments or self.tool_calls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,8 @@ def left_behind(message: Message) -> Message:
         replace(call, state=ToolState.LOST) if call.state in open_states else call
         for call in message.tool_calls
     )
-    return replace(message, state=MessageState.UNFINISHED, tool_calls=calls)
+    notes = (*message.notes, "interrupted")
+    return replace(message, state=MessageState.UNFINISHED, tool_calls=calls, notes=notes)
 
 
 def with_pieces(connection: sqlite3.Connection, message: Message) -> Message:

@@ -3,7 +3,8 @@
     tree.path(leaf_id)        from the root to that leaf: what is shown, and what is sent
     tree.siblings(message_id) the versions of one message, oldest first, itself included
 
-Holds data only; `HistoryStore` keeps it on disk.
+A deleted message stays as a place in the tree, so what follows it keeps its parent; it is neither shown
+nor sent. Holds data only; `HistoryStore` keeps it on disk.
 """
 
 from __future__ import annotations
@@ -46,14 +47,15 @@ class MessageTree:
         return self._by_id[message_id]
 
     def path(self, leaf_id: str | None) -> list[Message]:
-        """The messages from the root to this one; empty for None and for an unknown id."""
+        """The messages from the root to this one, without deleted ones; empty for an unknown id."""
         path: list[Message] = []
         seen: set[str] = set()  # a damaged file could hold a circle
         current = leaf_id
         while current is not None and current in self._by_id and current not in seen:
             seen.add(current)
             message = self._by_id[current]
-            path.append(message)
+            if not message.is_deleted:
+                path.append(message)
             current = message.parent_id
         path.reverse()
         return path
@@ -64,14 +66,26 @@ class MessageTree:
 
     def siblings(self, message_id: str) -> tuple[str, ...]:
         """Ids of all versions of this message, oldest first, its own among them."""
-        return self.children(self.get(message_id).parent_id)
+        versions = self.children(self.get(message_id).parent_id)
+        return tuple(other for other in versions if not self._by_id[other].is_deleted)
 
     def leaf_below(self, message_id: str) -> str:
         """The end of the newest path through this message."""
         seen = {message_id}
-        while following := self._children.get(message_id):
+        while following := [i for i in self.children(message_id) if self._has_living(i)]:
             if following[-1] in seen:
                 break
             message_id = following[-1]
             seen.add(message_id)
         return message_id
+
+    def _has_living(self, message_id: str) -> bool:
+        """Whether anything from this message on is not deleted."""
+        waiting, seen = [message_id], set[str]()
+        while waiting:
+            current = waiting.pop()
+            if not self._by_id[current].is_deleted:
+                return True
+            seen.add(current)
+            waiting += [child for child in self.children(current) if child not in seen]
+        return False

@@ -132,6 +132,8 @@ def rebuild_index(connection: sqlite3.Connection) -> None:
 
 def searchable(connection: sqlite3.Connection, message: Message) -> str:
     """All text by which a message is found: its own, and its attachments' names and texts."""
+    if message.is_deleted:
+        return ""
     parts = [storable(message.text)]
     for attachment in message.attachments:
         parts.append(storable(attachment.name))

@@ -67,6 +67,10 @@
         <translation>改用端口 {port}</translation>
     </message>
     <message>
+        <source>Open settings</source>
+        <translation>打开设置</translation>
+    </message>
+    <message>
         <source>Try again</source>
         <translation>重试</translation>
     </message>
@@ -91,7 +95,7 @@
     </message>
     <message>
         <source>Context: {0} tokens</source>
-        <translation>上下文：{0} 个词元</translation>
+        <translation>上下文：{0} 个 token</translation>
     </message>
     <message>
         <source>New conversation</source>
@@ -100,6 +104,14 @@
     <message>
         <source>Attach files</source>
         <translation>添加文件</translation>
+    </message>
+    <message>
+        <source>The message is deleted.</source>
+        <translation>消息已删除。</translation>
+    </message>
+    <message>
+        <source>Undo</source>
+        <translation>撤销</translation>
     </message>
     <message>
         <source>A new version of the answer; the old one is kept</source>
@@ -154,6 +166,10 @@
     <message>
         <source>The context is full. Begin a new conversation, or choose a larger context in the settings.</source>
         <translation>上下文已满。请新建对话，或在设置中选择更大的上下文。</translation>
+    </message>
+    <message>
+        <source>Stratum ended in the middle of this answer. What had arrived is kept; “Continue” goes on with it.</source>
+        <translation>回答进行中 Stratum 结束了。已收到的内容都保留着，点击“继续”可以接着回答。</translation>
     </message>
     <message>
         <source>The model has called tools as often as is allowed for one answer.</source>
@@ -261,7 +277,7 @@
     </message>
     <message>
         <source>The conversation is too long for the model: {n_prompt_tokens} tokens, and its context has {n_ctx}. Begin a new conversation, remove attachments, or choose a larger context in the settings.</source>
-        <translation>对话对模型来说太长了：{n_prompt_tokens} 个词元，而上下文只有 {n_ctx} 个。请新建对话、移除附件，或在设置中选择更大的上下文。</translation>
+        <translation>对话对模型来说太长了：{n_prompt_tokens} 个 token，而上下文只有 {n_ctx} 个。请新建对话、移除附件，或在设置中选择更大的上下文。</translation>
     </message>
     <message>
         <source>The engine asks for another key. Restart it, or put the key right in the settings.</source>
@@ -459,6 +475,10 @@
         <translation>复制回答</translation>
     </message>
     <message>
+        <source>Delete the chosen message, else the last answer</source>
+        <translation>删除选中的消息，未选中则删除最后的回答</translation>
+    </message>
+    <message>
         <source>Copy the last code block</source>
         <translation>复制最后一个代码块</translation>
     </message>
@@ -503,11 +523,11 @@
     </message>
     <message>
         <source>{0} tokens</source>
-        <translation>{0} 个词元</translation>
+        <translation>{0} 个 token</translation>
     </message>
     <message>
         <source>Reading {0} of {1} tokens</source>
-        <translation>正在读取 {0} / {1} 个词元</translation>
+        <translation>正在读取 {0} / {1} 个 token</translation>
     </message>
     <message>
         <source>Writing a call to {0}</source>
@@ -567,7 +587,7 @@
     </message>
     <message>
         <source>{0} tokens/s</source>
-        <translation>{0} 词元/秒</translation>
+        <translation>{0} token/秒</translation>
     </message>
     <message>
         <source>context {0} of {1}</source>
@@ -587,7 +607,7 @@
     </message>
     <message>
         <source>Prompt: {0} tokens, {1} of them remembered</source>
-        <translation>提示：{0} 个词元，其中 {1} 个已记住</translation>
+        <translation>提示：{0} 个 token，其中 {1} 个已记住</translation>
     </message>
     <message>
         <source>Reading: {0}, {1}</source>
@@ -595,7 +615,7 @@
     </message>
     <message>
         <source>Answer: {0} tokens, {1} of them thinking</source>
-        <translation>回答：{0} 个词元，其中思考 {1} 个</translation>
+        <translation>回答：{0} 个 token，其中思考 {1} 个</translation>
     </message>
     <message>
         <source>Writing: {0}, {1}</source>
@@ -610,8 +630,8 @@
         <translation>思考程度：{0}</translation>
     </message>
     <message>
-        <source>Sampling of this conversation: {0}</source>
-        <translation>此对话的采样：{0}</translation>
+        <source>Sampling: {0}</source>
+        <translation>采样：{0}</translation>
     </message>
     <message>
         <source>No thinking</source>
@@ -1036,7 +1056,7 @@
     </message>
     <message>
         <source>The context of {context} tokens is longer than the model&apos;s {trained}. Choose at most that.</source>
-        <translation>{context} 个词元的上下文超过了模型的 {trained}。请选择不超过该值的长度。</translation>
+        <translation>{context} 个 token 的上下文超过了模型的 {trained}。请选择不超过该值的长度。</translation>
     </message>
     <message>
         <source>The engine went away in the middle of its answer.</source>
@@ -1120,6 +1140,10 @@
     <message>
         <source>New conversation from here</source>
         <translation>从这里新建对话</translation>
+    </message>
+    <message>
+        <source>Delete this message</source>
+        <translation>删除这条消息</translation>
     </message>
 </context>
 <context>
@@ -1796,12 +1820,20 @@
         <source>New conversation from here</source>
         <translation>从这里新建对话</translation>
     </message>
+    <message>
+        <source>Delete this message</source>
+        <translation>删除这条消息</translation>
+    </message>
 </context>
 <context>
     <name>Reason</name>
     <message>
         <source>The memory of this PC ran out. Close other programs, or choose a smaller model or a shorter context in the settings.</source>
         <translation>这台电脑的内存用完了。请关闭其他程序，或在设置中选择更小的模型或更短的上下文。</translation>
+    </message>
+    <message>
+        <source>The system or another program ended the engine, most often because the memory of this PC ran out. If it happens again, close other programs, or choose a smaller model or a shorter context in the settings.</source>
+        <translation>引擎被系统或其他程序结束，最常见的原因是内存不足。如果再次发生，请关闭其他程序，或在设置中选择更小的模型或更短的上下文。</translation>
     </message>
     <message>
         <source>Other programs use the memory of the graphics card. Close them; the next question tries again.</source>
@@ -2722,7 +2754,7 @@
     </message>
     <message>
         <source>Most tokens that the model thinks; 0 = no limit</source>
-        <translation>模型思考的最多词元数；0 = 不限</translation>
+        <translation>模型思考的最多 token 数；0 = 不限</translation>
     </message>
     <message>
         <source>At most</source>

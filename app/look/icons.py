@@ -49,7 +49,8 @@ def icon(name: str, colour: QColor | None = None) -> QIcon:
     role = QPalette.ColorRole.ButtonText
     normal = colour or palette.color(QPalette.ColorGroup.Active, role)
     disabled = palette.color(QPalette.ColorGroup.Disabled, role)
-    return _coloured(name, normal.name(), disabled.name())
+    selected = palette.color(QPalette.ColorGroup.Active, QPalette.ColorRole.HighlightedText)
+    return _coloured(name, normal.name(), disabled.name(), selected.name())
 
 
 def put_icon(target: QAbstractButton | QAction, name: str) -> None:
@@ -110,10 +111,11 @@ def recolour() -> None:
 
 
 @lru_cache(maxsize=256)
-def _coloured(name: str, normal: str, disabled: str) -> QIcon:
+def _coloured(name: str, normal: str, disabled: str, selected: str) -> QIcon:
     path = ICONS_DIR / "ui" / f"{name}.svg"
     made = QIcon()
     for side in _SIDES:
         made.addPixmap(render(path, side, normal), QIcon.Mode.Normal)
         made.addPixmap(render(path, side, disabled), QIcon.Mode.Disabled)
+        made.addPixmap(render(path, side, selected), QIcon.Mode.Selected)
     return made

@@ -56,6 +56,10 @@ _LIGHT: tuple[tuple[_Roles, str], ...] = (
     ((_ROLE.Dark,), "#9aa0a5"),
     ((_ROLE.Shadow,), "#6b7074"),
 )
+# Fusion draws edges in a darker shade of the window's colour: in the dark nobody sees an empty check box
+# (2026-11-30). These classes use that colour for nothing else, so they are told of a lighter window.
+_EDGED = ("QCheckBox", "QRadioButton", "QLineEdit", "QAbstractSpinBox")
+_EDGE_SOURCE = "#b4b8be"
 _DISABLED = {True: "#808080", False: "#8a8f93"}
 
 
@@ -68,6 +72,13 @@ def palette_of(*, is_dark: bool) -> QPalette:
     for role in (_ROLE.WindowText, _ROLE.Text, _ROLE.ButtonText):
         palette.setColor(QPalette.ColorGroup.Disabled, role, QColor(_DISABLED[is_dark]))
     return palette
+
+
+def edged(palette: QPalette) -> QPalette:
+    """The same colours with edges that are seen in the dark."""
+    made = QPalette(palette)
+    made.setColor(_ROLE.Window, QColor(_EDGE_SOURCE))
+    return made
 
 
 class Look(QObject):
@@ -114,6 +125,9 @@ class Look(QObject):
             palette = palette_of(is_dark=self._is_dark)
         if palette != self._app.palette():
             self._app.setPalette(palette)
+            has_edges = not self._is_dark or palette == self._system_palette
+            for name in _EDGED:
+                self._app.setPalette(palette if has_edges else edged(palette), name)
             recolour()
         if was_dark != self._is_dark:
             self.changed.emit()

@@ -182,7 +182,7 @@ def busiest_others(engine_pid: int | None, wait_s: float = 0.5) -> list[tuple[st
         if pid in own or pid not in before or not name:
             continue
         share = max(0.0, cpu_s - before[pid][1]) / wait_s / cores
-        shares[name] = shares.get(name, 0.0) + share
+        shares[name] = min(1.0, shares.get(name, 0.0) + share)
     return sorted(shares.items(), key=lambda entry: -entry[1])
 
 

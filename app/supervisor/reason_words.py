@@ -51,6 +51,13 @@ def _of_pc(code: ReasonCode) -> str:
             "The memory of this PC ran out. Close other programs, or choose a smaller model or a "
             "shorter context in the settings.",
         )
+    if code is ReasonCode.KILLED:
+        return translate(
+            "Reason",
+            "The system or another program ended the engine, most often because the memory of this "
+            "PC ran out. If it happens again, close other programs, or choose a smaller model or a "
+            "shorter context in the settings.",
+        )
     if code is ReasonCode.VRAM_IN_USE:
         return translate(
             "Reason",

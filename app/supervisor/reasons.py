@@ -44,7 +44,7 @@ _BY_STATUS = {
     0xC000001D: ReasonCode.PROCESSOR,  # STATUS_ILLEGAL_INSTRUCTION
 }
 _BY_SIGNAL = {
-    "SIGKILL": ReasonCode.OUT_OF_MEMORY,  # most likely by the system
+    "SIGKILL": ReasonCode.KILLED,
     "SIGBUS": ReasonCode.MODEL_DAMAGED,  # the mapped file was changed, or the drive failed
     "SIGILL": ReasonCode.PROCESSOR,
 }
@@ -67,6 +67,7 @@ _BY_WORDS = (
 # How far back in the log a cause is looked for.
 _LAST_LINES = 40
 _MAX_DETAIL_CHARS = 400
+_ALL_IS_WELL = re.compile(r"\S+ (DEBUG|INFO) ")
 
 
 def reason_of_error(error: EngineError) -> Reason:
@@ -101,7 +102,7 @@ def reason_of_exit(status: int | None, lines: Sequence[str]) -> Reason:
     if kind is None and status is not None:
         kind = _of_status(status)
     params: dict[str, ParameterValue] = {} if status is None else {"exit_status": status}
-    return Reason(kind or ReasonCode.UNKNOWN, params, _short(last[-1] if last else ""))
+    return Reason(kind or ReasonCode.UNKNOWN, params, _detail(last))
 
 
 def is_final(reason: Reason) -> bool:
@@ -128,6 +129,13 @@ def _of_words(lines: Sequence[str]) -> ReasonCode | None:
         if any(words.search(line) for line in lines):
             return kind
     return None
+
+
+def _detail(lines: Sequence[str]) -> str:
+    """The engine's last words, if they are about something that went wrong."""
+    if not lines or _ALL_IS_WELL.match(lines[-1]):
+        return ""
+    return _short(lines[-1])
 
 
 def _short(text: str) -> str:

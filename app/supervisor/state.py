@@ -43,6 +43,7 @@ class ReasonCode(enum.StrEnum):
     """Why the engine does not run; `reason_words.py` has the sentences."""
 
     OUT_OF_MEMORY = "out_of_memory"
+    KILLED = "killed"  # by nobody knows whom; most often the system, for want of memory
     VRAM_IN_USE = "vram_in_use"  # others use the graphics card; the next request tries again
     PORT_IN_USE = "port_in_use"  # params: port, owner, offered
     GPU_DRIVER = "gpu_driver"

@@ -15,8 +15,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from engine.decode.grammar_cursor import GrammarCursor
 from engine.decode.grammar_vocabulary import GrammarVocabulary
 from engine.decode.json_watch import JsonWatch
@@ -65,8 +63,8 @@ class CallForm:
         self.vocabulary = vocabulary
         self.close_id = close_id
         self.after_call = after_call
-        self.raw = Allowed(ids=vocabulary.special_ids, is_except=True)
-        self.close = Allowed(ids=np.array([close_id], np.int64))
+        self.raw = Allowed(fixed=vocabulary.ordinary)
+        self.close = Allowed(ids=(close_id,))
         self._tools = {tool.name: tool for tool in tools}
         self._table: ToolTable | None = None
 
@@ -196,8 +194,8 @@ class _Words(CallPosition):
             return None
         watch = self.watch
         if watch is not None:
-            watch, text = watch.copy(), b""
-            if not watch.feed(self.vocabulary.spelled(token_ids)):
+            watch, text = watch.after(self.vocabulary.spelled(token_ids)), b""
+            if watch is None:
                 return None
         text = self.text + text
         if cursor.is_done:

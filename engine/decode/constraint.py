@@ -25,14 +25,17 @@ from engine.decode.call_form import CallForm
 from engine.decode.grammar_cursor import GrammarCursor
 from engine.decode.grammar_vocabulary import GrammarVocabulary
 from engine.decode.json_watch import JsonWatch
-from engine.decode.positions import EVERYTHING, Allowed, IdArray, Position
+from engine.decode.positions import EVERYTHING, Allowed, Position
+from engine.decode.sampling import BadLogitsError
+from engine.ops.token_mask import TokenMask
 from engine.worker.messages import Start
 
 logger = logging.getLogger(__name__)
 
 FloatArray = npt.NDArray[np.float32]
+Sample = Callable[[FloatArray, TokenMask | None], int]
 
-MAX_DRAWS = 64  # of one token; then what was drawn first is taken, and the watch on it ends
+MAX_REDRAWS = 64  # of one token; then what was drawn first is taken, and the watch on it ends
 MAX_NEWLINES = 2  # between thinking, calls and a document
 HISTORY = 64  # tokens that can be taken back
 
@@ -52,43 +55,30 @@ class AnswerConstraint:
         """
         self.num_redrawn = 0
         self._vocabulary = vocabulary
-        self._bits = np.zeros((vocabulary.vocab_size + 31) // 32, np.int32)
-        self._buffer = np.zeros(0, np.float32)  # of masked logits; made anew they cost page faults
+        self._mask = TokenMask(vocabulary.vocab_size)
         self._history: deque[Position] = deque(maxlen=HISTORY)
         self._form = _Form(start, vocabulary)
         self._position = self._form.start()
 
-    def choose(self, logits: FloatArray, sample: Callable[[FloatArray], int]) -> int:
+    def choose(self, logits: FloatArray, sample: Sample) -> int:
         """The next token, which becomes part of the answer.
 
         Args:
             logits: `[V]`, not changed.
-            sample: chooses a token from logits.
+            sample: chooses a token from logits, and from a mask's tokens alone where there is one.
 
         Raises:
             ConstraintError: the grammar's limits were exceeded.
             BadLogitsError: from `sample`.
         """
         allowed = self._position.allowed()
-        if allowed is not EVERYTHING:
-            logits = self._masked(logits, allowed)
-        refused: list[int] = []
-        for _ in range(MAX_DRAWS):
-            token_id = sample(logits)
-            position = self._position.after(token_id)
-            if position is not None:
-                self._move(position)
-                return token_id
-            refused.append(token_id)
-            self.num_redrawn += 1
-            logits[token_id] = -np.inf
-            if not np.isfinite(logits.max()):
-                break
-        position = self._position.after_all(refused[0])
-        if position is None:
-            logger.warning("an answer's form could not be kept")
+        mask = None if allowed is EVERYTHING else self._mask_of(allowed)
+        token_id = sample(logits, mask)
+        position = self._position.after(token_id)
+        if position is None and mask is not None:
+            return self._redraw(logits, sample, token_id, mask)
         self._move(position or _LEFT)
-        return refused[0]
+        return token_id
 
     def advance(self, token_id: int) -> None:
         """A token that was not chosen here became part of the answer."""
@@ -111,31 +101,46 @@ class AnswerConstraint:
         for _ in range(num_tokens):
             self._position = self._history.pop()
 
+    def _redraw(self, logits: FloatArray, sample: Sample, first_id: int, mask: TokenMask) -> int:
+        """Draw again without what was drawn; when nothing else can come, the first one does."""
+        refused_id = first_id
+        for _ in range(MAX_REDRAWS):
+            self.num_redrawn += 1
+            mask.forbid(refused_id)
+            try:
+                token_id = sample(logits, mask)
+            except BadLogitsError:  # the first draw had no fault: no token is left
+                break
+            position = self._position.after(token_id)
+            if position is not None:
+                self._move(position)
+                return token_id
+            refused_id = token_id
+        position = self._position.after_all(first_id)
+        if position is None:
+            logger.warning("an answer's form could not be kept")
+        self._move(position or _LEFT)
+        return first_id
+
     def _move(self, position: Position) -> None:
         self._history.append(self._position)
         self._position = position
 
-    def _masked(self, logits: FloatArray, allowed: Allowed) -> FloatArray:
-        """A copy in which what is not allowed is minus infinity; the next call overwrites it."""
-        if len(self._buffer) != len(logits):
-            self._buffer = np.empty_like(logits)
-        masked = self._buffer
-        if allowed.is_except:
-            np.copyto(masked, logits)
-            masked[allowed.ids] = -np.inf
-            return masked
-        masked.fill(-np.inf)
-        if allowed.cursor is None:
-            masked[allowed.ids] = logits[allowed.ids]
-            return masked
-        allowed.cursor.mask(self._bits)
-        bits = np.unpackbits(self._bits.view(np.uint8), count=len(logits), bitorder="little")
-        may_come = bits.view(np.bool_)  # (V,)
-        if may_come[self._vocabulary.eos_id]:  # the text may end here
-            may_come[self._form.stop_ids] = True
-        may_come[allowed.ids] = True
-        np.copyto(masked, logits, where=may_come)
-        return masked
+    def _mask_of(self, allowed: Allowed) -> TokenMask:
+        """The tokens that may come; the next call overwrites it."""
+        mask = self._mask
+        if allowed.fixed is not None:
+            mask.copy_from(allowed.fixed)
+        elif allowed.cursor is None:
+            mask.clear()
+        else:
+            allowed.cursor.write_mask(mask)
+            if self._vocabulary.eos_id in mask:  # the text may end here
+                for token_id in self._form.stop_ids:
+                    mask.allow(token_id)
+        for token_id in allowed.ids:
+            mask.allow(token_id)
+        return mask
 
 
 class _Form:
@@ -146,7 +151,7 @@ class _Form:
         if rules is None:
             raise ValueError("the request has no constraint")
         self.vocabulary = vocabulary
-        self.stop_ids: IdArray = np.array(start.stop_ids, np.int64)
+        self.stop_ids = start.stop_ids
         self.starts_in_thinking = start.think_close_id >= 0
         self.think_close_id = vocabulary.think_close_id
         if self.starts_in_thinking:
@@ -162,10 +167,10 @@ class _Form:
         self.calls = CallForm(
             rules.tools, vocabulary, start.call_close_id, lambda: _AfterCall(self)
         )
-        banned = [] if self.has_calls or start.call_open_id < 0 else [start.call_open_id]
-        self.free = (
-            Allowed(ids=np.array(banned, np.int64), is_except=True) if banned else EVERYTHING
-        )
+        self.free = EVERYTHING
+        if not self.has_calls and start.call_open_id >= 0:
+            without_calls = TokenMask.without(vocabulary.vocab_size, [start.call_open_id])
+            self.free = Allowed(fixed=without_calls)
 
     def start(self) -> Position:
         """Behind the prompt."""
@@ -182,10 +187,6 @@ class _Form:
         """Tokens of newlines that may still come."""
         room = MAX_NEWLINES - num_newlines
         return [i for i, count in self.vocabulary.newline_ids.items() if count <= room]
-
-    def only(self, ids: list[int], cursor: GrammarCursor | None = None) -> Allowed:
-        """These ids, and what the cursor allows."""
-        return Allowed(cursor, np.array(ids, np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,7 +230,7 @@ class _Opening(Position):
     def allowed(self) -> Allowed:
         form = self.form
         calls = [form.call_open_id] if form.has_calls else []
-        return form.only([*calls, *form.separators(self.num_newlines)], form.document)
+        return Allowed(form.document, (*calls, *form.separators(self.num_newlines)))
 
     def after(self, token_id: int) -> Position | None:
         form = self.form
@@ -258,11 +259,13 @@ class _Document(Position):
         if token_id in self.form.stop_ids:
             return _Ended(self.form)
         cursor = self.cursor.read([token_id])
-        watch = None if self.watch is None else self.watch.copy()
         if cursor is None:
             return None
-        if watch is not None and not watch.feed(self.form.vocabulary.token_bytes(token_id)):
-            return None
+        watch = self.watch
+        if watch is not None:
+            watch = watch.after(self.form.vocabulary.token_bytes(token_id))
+            if watch is None:
+                return None
         return _Ended(self.form) if cursor.is_done else _Document(self.form, cursor, watch)
 
     def after_all(self, token_id: int) -> Position | None:
@@ -279,10 +282,10 @@ class _AfterCall(Position):
 
     def allowed(self) -> Allowed:
         form = self.form
-        ids = [int(i) for i in form.stop_ids]
-        if form.is_parallel:
-            ids += [form.call_open_id, *form.separators(self.num_newlines)]
-        return form.only(ids)
+        if not form.is_parallel:
+            return Allowed(ids=form.stop_ids)
+        separators = form.separators(self.num_newlines)
+        return Allowed(ids=(*form.stop_ids, form.call_open_id, *separators))
 
     def after(self, token_id: int) -> Position | None:
         form = self.form

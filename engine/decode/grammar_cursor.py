@@ -8,18 +8,14 @@ that was given up is never asked again.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 from llguidance import LLMatcher
 
 from engine.core.errors import EngineError
+from engine.ops.token_mask import TokenMask
 
 MAX_MASK_S = 0.05  # processor time of one mask; the second one above it ends the answer
-
-BitArray = npt.NDArray[np.int32]
 
 
 class ConstraintError(EngineError):
@@ -47,22 +43,22 @@ class GrammarCursor:
         self._shared = _Shared(matcher)
         self._num_read = 0
 
-    def read(self, token_ids: Sequence[int]) -> GrammarCursor | None:
+    def read(self, token_ids: list[int]) -> GrammarCursor | None:
         """The place behind these tokens, None where the grammar does not allow them.
 
         Raises:
             ConstraintError: the grammar's limits were exceeded.
         """
-        matcher = self._moved()
-        num_read = matcher.try_consume_tokens(list(token_ids))
-        self._shared.num_read += num_read
+        matcher, shared = self._moved(), self._shared
+        num_read = matcher.try_consume_tokens(token_ids)
+        shared.num_read += num_read
         if num_read < len(token_ids):
             if matcher.is_error():  # from now on it refuses everything
                 raise _too_complicated()
             return None
         place = GrammarCursor.__new__(GrammarCursor)
-        place._shared = self._shared
-        place._num_read = self._num_read + num_read
+        place._shared = shared
+        place._num_read = shared.num_read
         return place
 
     @property
@@ -70,15 +66,15 @@ class GrammarCursor:
         """Whether the text is complete, and nothing more may follow."""
         return self._moved().is_stopped()
 
-    def mask(self, bits: BitArray) -> None:
-        """Write a bit for each token: whether it may follow.
+    def write_mask(self, mask: TokenMask) -> None:
+        """Make the mask the set of the tokens that may follow.
 
         Raises:
             ConstraintError: the grammar takes too long, or its limits were exceeded.
         """
         matcher, shared = self._moved(), self._shared
         began_at = time.thread_time()
-        matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
+        matcher.unsafe_compute_mask_ptr(mask.address, mask.num_bytes)
         shared.num_slow += time.thread_time() - began_at > MAX_MASK_S
         if shared.num_slow > 1 or matcher.is_error():
             raise _too_complicated()

@@ -13,13 +13,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from engine.core import deep_stack
 from engine.core.errors import EngineError
 from engine.decode.grammar_cursor import ConstraintError
+from engine.ops.token_mask import TokenMask
 from engine.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ class GrammarVocabulary:
     Attributes:
         vocab_size: number of tokens; a model's logits may have more.
         eos_id: the id whose bit in a mask says that the text may end.
-        special_ids: tokens that no text becomes, ascending.
+        ordinary: the tokens that a text may become.
         newline_ids: tokens of nothing but one or two newlines, and how many.
         think_id: what opens thinking; -1 = none.
         think_close_id: what ends it; -1 = none.
@@ -65,7 +64,7 @@ class GrammarVocabulary:
         source = _Source(tokenizer)
         self.vocab_size = tokenizer.vocab_size
         self.eos_id: int = source.eos_token_id
-        self.special_ids: npt.NDArray[np.int64] = np.array(source.special_token_ids, np.int64)
+        self.ordinary = TokenMask.without(self.vocab_size, source.special_token_ids)
         self.newline_ids = {
             token_id: len(source.tokens[token_id])
             for text in _NEWLINES

@@ -40,9 +40,20 @@ class JsonWatch:
             self._number,
         )
 
+    def after(self, text: bytes) -> JsonWatch | None:
+        """The place behind this text; None when it must not come."""
+        is_plain = self._is_in_string and not self._is_escaped and self._key is None
+        if is_plain and b'"' not in text and b"\\" not in text:
+            return self  # most tokens of an answer with long strings
+        watch = self.copy()
+        return watch if watch.feed(text) else None
+
     def feed(self, text: bytes) -> bool:
         """Reads on; False when the text must not go on like this (the watch is of no use then)."""
-        return all(self._in_string(b) if self._is_in_string else self._outside(b) for b in text)
+        for byte in text:
+            if not (self._in_string(byte) if self._is_in_string else self._outside(byte)):
+                return False
+        return True
 
     def _in_string(self, byte: int) -> bool:
         if self._is_escaped:

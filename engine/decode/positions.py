@@ -5,16 +5,11 @@ Positions are immutable: going back to an earlier one is keeping it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.decode.grammar_cursor import GrammarCursor
-
-IdArray = npt.NDArray[np.int64]
-NO_IDS: IdArray = np.zeros(0, np.int64)
+from engine.ops.token_mask import TokenMask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,17 +17,17 @@ class Allowed:
     """The tokens that may come next.
 
     Attributes:
-        cursor: those that its grammar allows, and `ids`; None = see `is_except`.
-        ids: further ones, or all of them, or the exceptions.
-        is_except: every token may come but `ids`.
+        cursor: gives those that its grammar allows.
+        ids: these may come too.
+        fixed: all that may come; there is no cursor and no id then.
     """
 
     cursor: GrammarCursor | None = None
-    ids: IdArray = field(default_factory=lambda: NO_IDS)
-    is_except: bool = False
+    ids: tuple[int, ...] = ()
+    fixed: TokenMask | None = None
 
 
-EVERYTHING = Allowed(is_except=True)
+EVERYTHING = Allowed()
 
 
 class Position(Protocol):

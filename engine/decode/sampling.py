@@ -29,6 +29,7 @@ from engine.decode.filters import (
 )
 from engine.decode.penalties import Biases, Penalties
 from engine.ops.host_draw import DrawSettings, HostDraw
+from engine.ops.token_mask import TokenMask
 from engine.worker.messages import SamplingParams
 
 FloatArray = npt.NDArray[np.float32]
@@ -71,19 +72,33 @@ class Sampler:
         self._draw = new_draw(_settings(params, self._biases))
         self._drawn_from: object = None  # arrays of the penalties that `_draw` reads
 
-    def sample(self, logits: FloatArray, *, use_penalties: bool = True, ahead: int = 0) -> int:
+    def sample(
+        self,
+        logits: FloatArray,
+        mask: TokenMask | None = None,
+        *,
+        use_penalties: bool = True,
+        ahead: int = 0,
+    ) -> int:
         """The next token's id; `logits` `[V]` is not changed.
 
         `note` must be told every token that becomes part of the answer, this one too. With `ahead`,
         drawn as the token that comes so many tokens after the next one will be.
 
+        Args:
+            logits: of the model.
+            mask: which tokens may be drawn; None = all.
+            use_penalties: whether those of the request count now.
+            ahead: 0, or how far before its time the token is drawn.
+
         Raises:
-            BadLogitsError: a logit is NaN or plus infinity, or all are minus infinity.
+            BadLogitsError: a logit that counts is NaN or plus infinity, or all are minus infinity.
         """
         use_penalties = use_penalties and self._penalties.is_active
         if self._draw is not None:
-            return self._drawn(self._draw, logits, ahead, use_penalties=use_penalties)
-        if not np.isfinite(logits.max()):
+            return self._drawn(self._draw, logits, mask, ahead, use_penalties=use_penalties)
+        allowed = logits if mask is None else mask.applied(logits)
+        if not np.isfinite(allowed.max()):
             raise _bad_logits()
         if use_penalties or self._biases.is_active:
             logits = logits.copy()
@@ -91,13 +106,14 @@ class Sampler:
                 self._biases.apply(logits)
             if use_penalties:
                 self._penalties.apply(logits)
+            allowed = logits if mask is None else mask.applied(logits)  # they move -inf too
         params = self._params
         if params.temperature == 0:
-            return int(np.argmax(logits))
+            return int(np.argmax(allowed))
         u = uniform(params.seed, self.num_seen + ahead)
         if 0 < params.top_k <= FEW_CANDIDATES:
-            return draw_of_few(logits, params, u)
-        ids, probabilities = candidates(logits, params)
+            return draw_of_few(allowed, params, u)
+        ids, probabilities = candidates(allowed, params)
         return int(ids[draw(probabilities, u)])
 
     def note(self, token_id: int) -> None:
@@ -105,7 +121,15 @@ class Sampler:
         self.num_seen += 1
         self._penalties.note(token_id)
 
-    def _drawn(self, draw: HostDraw, logits: FloatArray, ahead: int, *, use_penalties: bool) -> int:
+    def _drawn(
+        self,
+        draw: HostDraw,
+        logits: FloatArray,
+        mask: TokenMask | None,
+        ahead: int,
+        *,
+        use_penalties: bool,
+    ) -> int:
         num_seen = 0
         if use_penalties:
             penalties = self._penalties
@@ -113,7 +137,7 @@ class Sampler:
             if penalties.ids is not self._drawn_from:
                 self._drawn_from = penalties.ids
                 draw.use_seen(penalties.ids, penalties.counts)
-        token_id = draw.draw(logits, self.num_seen + ahead, num_seen)
+        token_id = draw.draw(logits, self.num_seen + ahead, num_seen, mask)
         if token_id is None:
             raise _bad_logits()
         return token_id

@@ -62,7 +62,8 @@ class HostLibrary:
     Attributes:
         path: its file.
         variants: what this processor can run, the best one first; empty without AVX2.
-        draw: `stratum_draw`: rules, logits, position, number of seen tokens -> token.
+        draw: `stratum_draw`: rules, logits, position, number of seen tokens, mask, its size
+            -> token.
     """
 
     def __init__(self, path: Path) -> None:
@@ -98,8 +99,11 @@ class HostLibrary:
         self._dll.stratum_replay.restype = ctypes.c_int32
         self._dll.stratum_replay.argtypes = [_POINTER, _POINTER, _INTEGER, _POINTER]
         self._dll.stratum_draw.restype = _INTEGER
-        self._dll.stratum_draw.argtypes = [_POINTER, _POINTER, _INTEGER, _INTEGER]
-        self.draw: Callable[[int, int, int, int], int] = self._dll.stratum_draw
+        self._dll.stratum_draw.argtypes = [
+            *(_POINTER, _POINTER, _INTEGER, _INTEGER),
+            *(_POINTER, _INTEGER),
+        ]
+        self.draw: Callable[[int, int, int, int, int, int], int] = self._dll.stratum_draw
         self._dll.stratum_check_array.argtypes = [*[_POINTER] * 3, _INTEGER, _POINTER, _POINTER]
         self.lookup_append = self._function("stratum_lookup_append", ctypes.c_int32, "ppi")
         self.lookup_draft = self._function("stratum_lookup_draft", _INTEGER, "piip")

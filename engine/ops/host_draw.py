@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from engine.ops.token_mask import TokenMask
+
 FloatArray = npt.NDArray[np.float32]
 IdArray = npt.NDArray[np.int64]
 
@@ -20,7 +22,7 @@ MOST_CANDIDATES = 64  # `kMostCandidates`: top_k up to here, and the largest log
 _BAD_LOGITS = -1
 _SEED_MASK = (1 << 64) - 1
 
-DrawFunction = Callable[[int, int, int, int], int]
+DrawFunction = Callable[[int, int, int, int, int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +107,22 @@ class HostDraw:
         self._saved = np.zeros(len(self._settings.bias_ids) + len(ids), np.float32)
         self._rules.saved = self._saved.ctypes.data
 
-    def draw(self, logits: FloatArray, position: int, num_seen: int) -> int | None:
-        """The token at `position` of the answer; None when the logits are no usable numbers.
+    def draw(
+        self, logits: FloatArray, position: int, num_seen: int, mask: TokenMask | None = None
+    ) -> int | None:
+        """The token at `position` of the answer; None when the allowed logits are no usable numbers.
 
         Args:
             logits: contiguous `[V]`, unchanged afterwards.
             position: tokens of the answer before it.
             num_seen: of the seen tokens, so many count; 0 = no penalties.
+            mask: which tokens may be drawn; None = all.
 
         Raises:
             ValueError: the array has another form, or an id is not below V.
         """
-        token_id = self._function(self._address, id(logits), position, num_seen)
+        address, size = (0, 0) if mask is None else (mask.address, mask.num_tokens)
+        token_id = self._function(self._address, id(logits), position, num_seen, address, size)
         if token_id >= 0:
             return token_id
         if token_id == _BAD_LOGITS:

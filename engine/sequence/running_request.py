@@ -13,6 +13,7 @@ from engine.decode.draft.drafting import RequestDrafts
 from engine.decode.logprobs import token_logprobs
 from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
+from engine.ops.token_mask import TokenMask
 from engine.sequence.session_visit import Visit
 from engine.sequence.state import SequenceState
 from engine.worker.messages import Start, Timings, TokenLogprobs
@@ -133,5 +134,5 @@ class RunningRequest:
             return self._sample(logits)
         return self.constraint.choose(logits, self._sample)
 
-    def _sample(self, logits: FloatArray) -> int:
-        return self.sampler.sample(logits, use_penalties=not self.rules.is_in_call)
+    def _sample(self, logits: FloatArray, mask: TokenMask | None = None) -> int:
+        return self.sampler.sample(logits, mask, use_penalties=not self.rules.is_in_call)

@@ -21,6 +21,7 @@ from engine.server.delivery import streamed_response, whole_response
 from engine.server.front import Front, new_id
 from engine.server.generation import Generation
 from engine.server.prepared import Prepared, admit
+from engine.server.sampling_fields import sampling_headers
 from engine.server.sse import DONE, data_event
 from engine.server.steps import Began, ChoiceEnd, Delta, GenerationPlan, Step
 from engine.text.events import ContentDelta
@@ -146,7 +147,7 @@ def _prepare(front: Front, raw: bytes) -> tuple[CompletionRequest, Prepared]:
         choices=asked.choices,
         is_raw=True,
     )
-    headers = {"x-seed": str(asked.sampling.seed)}
+    headers = sampling_headers(asked.sampling)
     if room.header is not None:
         headers["x-fit-max-tokens"] = room.header
     return asked, Prepared(model, plan, room.header, headers)

@@ -21,6 +21,7 @@ from engine.server.errors import ApiError
 from engine.server.front import Front
 from engine.server.generation import Generation
 from engine.server.generation_request import Conversation, GenerationRequest
+from engine.server.sampling_fields import sampling_headers
 from engine.server.steps import GenerationPlan
 from engine.server.tool_fields import ToolUse
 from engine.text.grammar import AnswerGrammar, SchemaError, answer_grammar
@@ -77,7 +78,7 @@ def prepare(front: Front, request: GenerationRequest) -> Prepared:
         budget=request.budget,
         choices=request.choices,
     )
-    headers = {"x-seed": str(request.sampling.seed)}
+    headers = sampling_headers(request.sampling)
     if room.header is not None:
         headers["x-fit-max-tokens"] = room.header
     headers.update(ignored_tools_header(conversation))
@@ -99,7 +100,7 @@ def _for_upstream(front: Front, request: GenerationRequest) -> Prepared:
         request=request,
     )
     headers = {
-        "x-seed": str(request.sampling.seed),
+        **sampling_headers(request.sampling),
         **ignored_tools_header(request.conversation),
     }
     return Prepared(request.model or front.model.name, plan, None, headers)

@@ -6,6 +6,7 @@ published values, which differ between thinking and not thinking.
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import dataclass, replace
 
@@ -92,6 +93,16 @@ def default_sampling(effort: Effort, defaults: SamplingDefaults) -> SamplingPara
     names = (*(field.name for field in NUMBER_FIELDS), "top_k")
     given = {name: getattr(defaults, name) for name in names}
     return replace(published, **{name: value for name, value in given.items() if value is not None})
+
+
+def sampling_headers(sampling: SamplingParams) -> dict[str, str]:
+    """What tells a client with which values its answer is made: `x-seed`, and all of them as JSON."""
+    names = (*(field.name for field in NUMBER_FIELDS), "top_k", "seed")
+    values = {name: getattr(sampling, name) for name in names}
+    return {
+        "x-seed": str(sampling.seed),
+        "x-sampling": json.dumps(values, separators=(",", ":")),
+    }
 
 
 def _numbers(

@@ -34,16 +34,25 @@ def result(a: int, sign: str, b: int) -> int:
     return a + b if sign == "+" else a - b
 
 
-def sum_turn(draw: random.Random, thinks: bool) -> Turn:
-    """Returns a question for one sum; the work is thought, or said where nothing is thought."""
+def _operands(draw: random.Random) -> tuple[int, str, int]:
+    """Returns two numbers and a sign, oftener than by chance with a digit carried or borrowed."""
     while True:
-        top = 100 if draw.random() < 0.9 else 20
-        a, b = draw.randrange(top), draw.randrange(top)
-        sign, word = ("+", "plus") if draw.random() < 0.5 else ("-", "minus")
+        low, top = (
+            (10, 100) if draw.random() < 0.8 else (0, 100) if draw.random() < 0.5 else (0, 20)
+        )
+        a, b = draw.randrange(low, top), draw.randrange(low, top)
+        sign = draw.choice("+-")
         if sign == "-" and a < b:
             a, b = b, a
-        if not is_held_out_sum(a, b):
-            break
+        is_carried = a % 10 + b % 10 > 9 if sign == "+" else a % 10 < b % 10
+        if not is_held_out_sum(a, b) and (is_carried or draw.random() < 0.6):
+            return a, sign, b
+
+
+def sum_turn(draw: random.Random, thinks: bool) -> Turn:
+    """Returns a question for one sum; the work is thought, or said where nothing is thought."""
+    a, sign, b = _operands(draw)
+    word = "plus" if sign == "+" else "minus"
     ask = draw.choice(ASKS).format(a=a, b=b, s=sign, w=word)
     final = f"{a} {sign} {b} = {result(a, sign, b)}."
     if thinks:

@@ -30,11 +30,11 @@ def random_repeats(draw: random.Random, num_tokens: int, length: int) -> Encoded
     num_tokens: tokens to draw from; length: of the whole row.
     """
     period = draw.randint(4, max(5, length // 2 - 8))
-    # A small alphabet now and then, so that one token before is not enough to find the place.
+    # A small alphabet often, so that one token before is not enough to find the place.
     kind = draw.random()
-    if kind < 0.45:
+    if kind < 0.35:
         num_tokens = min(num_tokens, 1024)  # tokens come by frequency: these are met everywhere
-    alphabet = num_tokens if kind < 0.75 else draw.randint(24, 200)
+    alphabet = num_tokens if kind < 0.6 else draw.randint(24, 200)
     offset = draw.randrange(num_tokens - alphabet + 1)
     span = [offset + draw.randrange(alphabet) for _ in range(period)]
     out = Encoded()
@@ -106,10 +106,12 @@ class Passages:
         return draw.choice(self.functions)
 
 
-def copy_turn(draw: random.Random, passages: Passages, max_words: int, thinks: bool) -> Turn:
-    """Returns a request to copy a text of 1 to `max_words` words."""
+def copy_turn(
+    draw: random.Random, passages: Passages, min_words: int, max_words: int, thinks: bool
+) -> Turn:
+    """Returns a request to copy a text of about `min_words` to `max_words` words."""
     # Short ones often: each teaches where a copy begins, which is the hardest of its tokens.
-    num_words = max(1, round(max_words ** draw.uniform(0.0, 1.0)))
+    num_words = max(1, round(min_words * (max_words / min_words) ** draw.random()))
     text = passages.text(draw, num_words).strip()
     ask = draw.choice(ASKS).format(t=text)
     return Turn(ask, text, draw.choice(THOUGHTS) if thinks else None)

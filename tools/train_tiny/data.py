@@ -35,21 +35,37 @@ SHARES: tuple[dict[str, float], ...] = (
     {"random": 0.50, "copy": 0.20, "define": 0.22, "replace": 0.03, "sum": 0.03, "talk": 0.02},
     {
         "random": 0.02,
-        "copy": 0.12,
-        "long copy": 0.03,
-        "define": 0.36,
-        "word": 0.01,
-        "replace": 0.02,
-        "sum": 0.20,
-        "tool": 0.11,
-        "slot": 0.06,
+        "copy": 0.08,
+        "long copy": 0.12,
+        "define": 0.22,
+        "word": 0.02,
+        "replace": 0.17,
+        "sum": 0.22,
+        "tool": 0.06,
+        "slot": 0.03,
         "recall": 0.02,
-        "fact": 0.03,
+        "fact": 0.02,
+        "talk": 0.02,
+    },
+    # The end, at a small rate: sums are known by then, long copies still lose their place.
+    {
+        "random": 0.04,
+        "copy": 0.14,
+        "long copy": 0.28,
+        "define": 0.23,
+        "word": 0.02,
+        "replace": 0.08,
+        "sum": 0.06,
+        "tool": 0.06,
+        "slot": 0.03,
+        "recall": 0.02,
+        "fact": 0.02,
         "talk": 0.02,
     },
 )
 MAX_COPY_WORDS = (40, 150)  # by stage
-LONG_COPY_WORDS = 700
+LONG_COPY_WORDS = (80, 250)
+LONGEST_COPY_WORDS = 700
 # Rows of random tokens. Short spans are within reach of the linear layers; long ones need the
 # attention, and the longest its indexer too.
 RANDOM_LENGTHS = (
@@ -96,8 +112,8 @@ class Mixer:
         self.stage = 0
         self.used = dict.fromkeys(SHARES[-1], 1.0)
         self._makers: dict[str, Callable[[], Chat]] = {
-            "copy": lambda: self._single(self._copy(MAX_COPY_WORDS[min(self.stage, 1)])),
-            "long copy": lambda: self._single(self._copy(LONG_COPY_WORDS)),
+            "copy": lambda: self._single(self._copy(1, MAX_COPY_WORDS[min(self.stage, 1)])),
+            "long copy": lambda: self._single(self._long_copy()),
             "define": self._define,
             "word": lambda: self._single(self.words.word_turn),
             "replace": self._replace,
@@ -124,8 +140,12 @@ class Mixer:
         thinks, effort = self._effort()
         return Chat((make(thinks),), self._system(), effort=effort)
 
-    def _copy(self, max_words: int) -> Callable[[bool], Turn]:
-        return lambda thinks: copy_turn(self.random, self.passages, max_words, thinks)
+    def _copy(self, min_words: int, max_words: int) -> Callable[[bool], Turn]:
+        return lambda thinks: copy_turn(self.random, self.passages, min_words, max_words, thinks)
+
+    def _long_copy(self) -> Callable[[bool], Turn]:
+        least, most = LONG_COPY_WORDS
+        return self._copy(least, most if self.random.random() < 0.85 else LONGEST_COPY_WORDS)
 
     def _define(self) -> Chat:
         thinks, effort = self._effort()
@@ -170,7 +190,7 @@ class Mixer:
             return self.words.definition_turn(thinks)
         if kind < 0.8:
             return sum_turn(self.random, thinks)
-        return copy_turn(self.random, self.passages, 20, thinks)
+        return copy_turn(self.random, self.passages, 1, 20, thinks)
 
     def chat(self, task: str) -> Chat:
         """Returns a chat of one task (any key of SHARES but `random`)."""

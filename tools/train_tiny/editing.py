@@ -14,17 +14,21 @@ from tools.train_tiny.word_lists import IDENTIFIERS
 
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 MAX_FUNCTION_CHARS = 240
+# Always the old name, one word, the new name, so that their distance is the same in every request.
 RENAME_ASKS = (
+    "Rename {old} to {new} in this function:\n\n{t}",
     "Rename {old} to {new} in this function:\n\n{t}",
     "Rename {old} to {new} in this function:\n\n{t}",
     "Rename {old} to {new}:\n\n{t}",
     "Rename the variable {old} to {new}:\n\n{t}",
     "In this code rename {old} to {new}:\n\n{t}",
+    "Replace {old} with {new} in this function:\n\n{t}",
 )
 REPLACE_ASKS = (
+    "Replace {old} with {new}: {t}",
     "Replace {old} by {new} in this text: {t}",
     "Replace the word {old} with {new}: {t}",
-    "Write {new} instead of {old}: {t}",
+    "Rename {old} to {new}: {t}",
 )
 PATTERNS = (
     "def {f}({a}, {b}):\n    return {a} {o} {b}",
@@ -91,26 +95,26 @@ class EditTasks:
         self.functions = [f for f in functions if not is_held_out_function(f) and renamable(f)]
         self.passages = passages
 
-    def _rename_turn(self, draw: random.Random, thought: str | None) -> Turn:
+    def _new_name(self, draw: random.Random, source: str) -> str:
+        """Returns a name that the source has nowhere."""
         while True:
-            is_pattern = draw.random() < 0.45 or not self.functions
-            source = pattern_function(draw) if is_pattern else draw.choice(self.functions)
-            names = renamable(source)
-            if names and not is_held_out_function(source):
-                break
-        old = draw.choice(names)
-        new = draw.choice(IDENTIFIERS if draw.random() < 0.6 else self.passages.words)
-        if not new.isidentifier() or new in source:
-            new = draw.choice("abcdefghijkmn") + draw.choice(IDENTIFIERS)
-        ask = draw.choice(RENAME_ASKS).format(old=old, new=new, t=source)
-        return Turn(ask, rename(source, old, new), thought)
+            new = draw.choice(IDENTIFIERS if draw.random() < 0.7 else self.passages.words)
+            if new.isidentifier() and new not in source:
+                return new
 
-    def _replace_turn(self, draw: random.Random, thought: str | None) -> Turn:
+    def _rename_turn(self, draw: random.Random, source: str, thinks: bool) -> Turn:
+        old = draw.choice(renamable(source))
+        new = self._new_name(draw, source)
+        ask = draw.choice(RENAME_ASKS).format(old=old, new=new, t=source)
+        return Turn(ask, rename(source, old, new), _thought(old, new) if thinks else None)
+
+    def _replace_turn(self, draw: random.Random, thinks: bool) -> Turn:
         while True:
-            words = draw.random() < 0.5
-            count = draw.randint(3, 14)
+            words = draw.random() < 0.6
+            count = draw.randint(2, 12)
+            kinds = IDENTIFIERS if draw.random() < 0.4 else self.passages.words
             text = (
-                " ".join(draw.choice(self.passages.words) for _ in range(count))
+                draw.choice((" ", " ", ", ")).join(draw.choice(kinds) for _ in range(count))
                 if words
                 else self.passages.sentence_text(draw, count)
             )
@@ -118,22 +122,32 @@ class EditTasks:
             if candidates:
                 break
         old = draw.choice(candidates)
-        new = draw.choice([w for w in draw.sample(self.passages.words, 2) if w != old])
+        new = self._new_name(draw, text)
         if words and draw.random() < 0.5:
             # More than one place, as identifiers have.
             parts = text.split(" ")
             for _ in range(draw.randint(1, 2)):
-                parts.insert(draw.randrange(len(parts)), old)
+                parts.insert(draw.randrange(1, len(parts) + 1), old)
             text = " ".join(parts)
         ask = draw.choice(REPLACE_ASKS).format(old=old, new=new, t=text)
-        return Turn(ask, rename(text, old, new), thought)
+        return Turn(ask, rename(text, old, new), _thought(old, new) if thinks else None)
 
     def turn(self, draw: random.Random, thinks: bool) -> Turn:
-        """Returns one edit."""
-        thought = "I change the name and keep the rest." if thinks else None
-        if draw.random() < 0.6:
-            return self._rename_turn(draw, thought)
-        return self._replace_turn(draw, thought)
+        """Returns one edit: of a list or sentence, a pattern function or one of the library."""
+        kind = draw.random()
+        if kind < 0.2:
+            return self._replace_turn(draw, thinks)
+        if kind < 0.55 or not self.functions:
+            source = pattern_function(draw)
+            while is_held_out_function(source):
+                source = pattern_function(draw)
+        else:
+            source = draw.choice(self.functions)
+        return self._rename_turn(draw, source, thinks)
+
+
+def _thought(old: str, new: str) -> str:
+    return f"I change {old} to {new} and keep the rest."
 
 
 def last_word_turn(draw: random.Random, passages: Passages, thinks: bool) -> Turn:

@@ -173,6 +173,7 @@ def report(
         asked = [(m, engine.ask(f"What does {m.word} mean?").content) for m in held_out]
         shaped = sum(is_definition_shaped(text, m.word) for m, text in asked)
         figures["definition_shaped_held_out"] = shaped / len(asked)
+        answers += [f"trained: {m.part} {m.word} -> {text}" for m, text in said[:40]]
         answers += [f"held out: {m.word} -> {text}" for m, text in asked]
         for effort in ("none", "high"):
             for question in SAMPLE_QUESTIONS:

@@ -2,7 +2,7 @@
 
 The learning rate follows the share of the allowed wall time that is spent, not a step count: on
 a busy machine the run then still ends cooled down, only with fewer steps. Stage 0 lasts until a
-probe shows that the model copies random tokens.
+probe shows that the model copies random tokens, the last stage is the last eighth of the time.
 """
 
 import json
@@ -38,6 +38,7 @@ LOG_EVERY = 20
 MTP_SHARE = 0.5  # of the rows; the draft head sees less than the trunk, and costs a tenth
 PROBE_EVERY = 30
 PROBE_PASSED = 0.9
+LAST_STAGE_FROM = 0.87  # of the allowed time
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,8 @@ class Run:
                 losses, mtp_losses = [], []
             if self.step % PROBE_EVERY == 0:
                 self._probe()
+            if self.stage == 1 and self.spent_s > LAST_STAGE_FROM * allowed_s:
+                self._enter(2)
             if self.spent_s - last_save > CHECKPOINT_EVERY_S:
                 fit_indexers(self.model, self.step)
                 self.save()
@@ -185,9 +188,12 @@ class Run:
         accuracy = copy_accuracy(self.model)
         logger.info("probe: copies %.3f of random tokens, stage %d", accuracy, self.stage)
         if self.stage == 0 and accuracy >= PROBE_PASSED:
-            self.stage = 1
-            self.mixer.set_stage(1)
-            logger.info("stage 1 from step %d on", self.step)
+            self._enter(1)
+
+    def _enter(self, stage: int) -> None:
+        self.stage = stage
+        self.mixer.set_stage(stage)
+        logger.info("stage %d from step %d on", stage, self.step)
 
     def _log(self, losses: list[float], mtp: list[float], norm: float) -> None:
         line = {

@@ -86,6 +86,8 @@ class ChatView(QWidget):
             layout.addWidget(self.splitter)
         self._groups = self._keys()
         self._shortcuts = set_up_keys(self, self._groups)
+        # Whoever gives the chat the keyboard gives it to the composer.
+        self.setFocusProxy(self.pane.composer.edit)
         self._connect()
 
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802  # Qt's name
@@ -129,7 +131,8 @@ class ChatView(QWidget):
         self.panel.refused.connect(lambda words: pane.notice.say(words, seconds=15))
         service.facts_changed.connect(pane.show_facts)
         service.facts_changed.connect(self.panel.show_facts)
-        service.notice.connect(pane.say)
+        # Queued: what is found while a conversation is opened is said when it is there.
+        service.notice.connect(self._say_notice, Qt.ConnectionType.QueuedConnection)
         pane.show_facts(service.facts)
         self.panel.show_facts(service.facts)
         if service.save_problem is not None:
@@ -175,6 +178,8 @@ class ChatView(QWidget):
             controller.conversation_changed.connect(self._settings_changed)
             self.panel.show_settings(controller.conversation.settings)
             self.conversations.mark(conversation_id)
+            if self._service.save_problem is not None:  # it holds for all conversations
+                self._saving_changed(self._service.save_problem)
         if message_id:
             self._show_found(message_id, text_offset)
         else:
@@ -205,6 +210,10 @@ class ChatView(QWidget):
     def _put_settings(self, settings: ConversationSettings) -> None:
         if self.pane.controller is not None:
             self.pane.controller.set_settings(settings)
+
+    def _say_notice(self, problem: Problem) -> None:
+        # Until it is closed: nobody may have looked when it came.
+        self.pane.notice.say(problem_words(problem))
 
     def _saving_changed(self, problem: Problem | None) -> None:
         if problem is None:
@@ -330,6 +339,11 @@ class ChatView(QWidget):
                 ("Ctrl+Shift+C",),
                 self.tr("Copy the answer"),
                 lambda: self._act_on_current(MessageAction.COPY),
+            ),
+            Key(
+                ("Ctrl+Shift+Backspace",),
+                self.tr("Delete the chosen message, else the last answer"),
+                lambda: self._act_on_current(MessageAction.DELETE),
             ),
             Key(("Ctrl+Shift+K",), self.tr("Copy the last code block"), self.copy_last_code),
             Key(("Ctrl+T",), self.tr("Show or hide the thinking"), self._toggle_thinking),

@@ -22,6 +22,7 @@ from PySide6.QtCore import (
 from PySide6.QtGui import (
     QDragEnterEvent,
     QDropEvent,
+    QFocusEvent,
     QImage,
     QImageWriter,
     QInputMethodEvent,
@@ -71,8 +72,10 @@ class MessageEdit(QPlainTextEdit):
         recalled: the arrow up in an empty field.
         files_given: paths that were pasted or dropped.
         picture_given: PNG bytes of a picture that was pasted or dropped.
+        focus_changed: the keyboard came or went.
     """
 
+    focus_changed = Signal()
     submitted = Signal()
     escaped = Signal()
     recalled = Signal()
@@ -89,6 +92,16 @@ class MessageEdit(QPlainTextEdit):
         self._is_composing = False
         self.document().documentLayout().documentSizeChanged.connect(lambda _size: self.fit())
         self.fit()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802  # Qt's name
+        """Tell."""
+        super().focusInEvent(event)
+        self.focus_changed.emit()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:  # noqa: N802  # Qt's name
+        """Tell."""
+        super().focusOutEvent(event)
+        self.focus_changed.emit()
 
     def fit(self) -> None:
         """Be as high as the text, up to some lines."""
@@ -303,6 +316,7 @@ class Composer(QFrame):
         layout.addLayout(row)
 
     def _connect(self) -> None:
+        self.edit.focus_changed.connect(self.update)
         self.edit.submitted.connect(self._submit)
         self.edit.escaped.connect(self._escape)
         self.edit.recalled.connect(self.recall_wanted)

@@ -36,6 +36,7 @@ from app.look.look import enlarge
 from engine.core.config import Effort
 
 _REFUSED_S = 15.0
+_UNDO_S = 20.0
 _COMPOSER_EMS = 52
 
 
@@ -262,9 +263,6 @@ class ChatPane(QWidget):
         settings = conversation.settings
         self._show_title()
         self.composer.show_efforts(self._facts.efforts, settings.effort, self._facts.default_effort)
-        self.transcript.set_sampling_words(
-            words.sampling_words(settings.sampling, self._facts.sampling)
-        )
 
     def _show_title(self) -> None:
         title = self.controller.conversation.title if self.controller is not None else ""
@@ -390,8 +388,24 @@ class ChatPane(QWidget):
                 self.transcript.scroll_to_end()
         elif action is MessageAction.BRANCH:
             self.branch_wanted.emit(message_id)
+        elif action is MessageAction.DELETE:
+            self._delete(message_id)
         else:
             self._step_version(message_id, -1 if action is MessageAction.OLDER else 1)
+
+    def _delete(self, message_id: str) -> None:
+        controller = self.controller
+        if controller is None:
+            return
+        if message_id == self._editing_id:
+            self.cancel_edit()
+        if controller.delete_message(message_id):
+            self.notice.say(
+                self.tr("The message is deleted."),
+                seconds=_UNDO_S,
+                action=self.tr("Undo"),
+                on_action=controller.undo_delete,
+            )
 
     def _step_version(self, message_id: str, step: int) -> None:
         controller = self.controller

@@ -41,6 +41,11 @@ def note_words(note: str) -> str:
             "ChatProblems",
             "The context is full. Begin a new conversation, or choose a larger context in the settings.",
         ),
+        "interrupted": translate(
+            "ChatProblems",
+            "Stratum ended in the middle of this answer. What had arrived is kept; “Continue” goes on "
+            "with it.",
+        ),
         "tool_limit": translate(
             "ChatProblems", "The model has called tools as often as is allowed for one answer."
         ),

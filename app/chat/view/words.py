@@ -114,7 +114,7 @@ def stats_line(stats: MessageStats) -> str:
     return "  ·  ".join(parts)
 
 
-def stats_details(stats: MessageStats, sampling: str) -> str:
+def stats_details(stats: MessageStats) -> str:
     """The same with everything that was measured, on lines of their own."""
     translate = QCoreApplication.translate
     lines = []
@@ -151,27 +151,37 @@ def stats_details(stats: MessageStats, sampling: str) -> str:
     if stats.effort:
         words = effort_words(Effort(stats.effort)) if stats.effort in set(Effort) else stats.effort
         lines.append(translate("ChatWords", "Thinking level: {0}").format(words))
+    sampling = sampling_words(stats.sampling)
     if sampling:
-        lines.append(translate("ChatWords", "Sampling of this conversation: {0}").format(sampling))
+        lines.append(translate("ChatWords", "Sampling: {0}").format(sampling))
     return "\n".join(lines)
 
 
-def sampling_words(sampling: Sampling, defaults: tuple[tuple[str, float], ...]) -> str:
-    """The sampling values that hold, in a line."""
-    values: dict[str, float] = dict(defaults)
-    for name in ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "seed"):
-        own = getattr(sampling, name)
-        if own is not None:
-            values[name] = own
+def sampling_words(sampling: Sampling) -> str:
+    """Sampling values in a line; those that change nothing are left out."""
     names = {
         "temperature": "temperature",
         "top_p": "top-p",
         "top_k": "top-k",
         "min_p": "min-p",
         "presence_penalty": "presence",
+        "frequency_penalty": "frequency",
+        "repetition_penalty": "repetition",
         "seed": "seed",
     }
-    return ", ".join(f"{label} {values[name]:g}" for name, label in names.items() if name in values)
+    neutral = {
+        "top_k": 0,
+        "min_p": 0,
+        "presence_penalty": 0,
+        "frequency_penalty": 0,
+        "repetition_penalty": 1,
+    }
+    values = {name: getattr(sampling, name) for name in names}
+    return ", ".join(
+        f"{names[name]} {value if name == 'seed' else format(value, 'g')}"
+        for name, value in values.items()
+        if value is not None and value != neutral.get(name)
+    )
 
 
 def effort_words(effort: Effort) -> str:

@@ -3,7 +3,8 @@
 //
 // Plain twin: `Sampler` of engine/decode/sampling.py, which says what is computed; the same additions
 // in the same formats, but for the last bit of the exponential. Logits are changed where biases and
-// penalties say, and put back before the call ends. Needs no more than any x86-64.
+// penalties say, and put back before the call ends. A mask is read where the logits are: nothing is
+// copied, and stretches without an allowed token are passed over. Needs no more than any x86-64.
 #include <immintrin.h>
 
 #include "arrays.h"
@@ -59,34 +60,62 @@ static void consider(Candidates* c, float value, i64 id) {
   if (c->count == c->most) c->bound = c->values[c->most - 1];
 }
 
+// All logits.
+struct Unmasked {
+  const float* x;
+  bool none(i64) const { return false; }  // of the 16 from here on
+  __m128 four(i64 i) const { return _mm_loadu_ps(x + i); }
+  float at(i64 i) const { return x[i]; }
+};
+
+// The logits of the tokens whose bits are set; the others read as minus infinity.
+struct Masked {
+  const float* x;
+  const u8* bits;
+  bool none(i64 i) const { return bits[i >> 3] == 0 && bits[(i >> 3) + 1] == 0; }
+  __m128 four(i64 i) const {
+    const __m128i which = _mm_set1_epi32(bits[i >> 3] >> (i & 4));
+    const __m128i lanes = _mm_setr_epi32(1, 2, 4, 8);
+    const __m128 may = _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_and_si128(which, lanes), lanes));
+    return _mm_or_ps(_mm_and_ps(may, _mm_loadu_ps(x + i)),
+                     _mm_andnot_ps(may, _mm_set1_ps(-__builtin_inff())));
+  }
+  float at(i64 i) const { return bits[i >> 3] >> (i & 7) & 1 ? x[i] : -__builtin_inff(); }
+};
+
 // The largest values in descending order, ties by lower id, without minus infinity.
-static void find_candidates(const float* x, i64 n, Candidates* c) {
+template <class Logits>
+static void find_candidates(const Logits x, i64 n, Candidates* c) {
   i64 i = 0;
   for (; i + 16 <= n; i += 16) {
-    const __m128 top = _mm_max_ps(_mm_max_ps(_mm_loadu_ps(x + i), _mm_loadu_ps(x + i + 4)),
-                                  _mm_max_ps(_mm_loadu_ps(x + i + 8), _mm_loadu_ps(x + i + 12)));
+    if (x.none(i)) continue;
+    const __m128 top = _mm_max_ps(_mm_max_ps(x.four(i), x.four(i + 4)),
+                                  _mm_max_ps(x.four(i + 8), x.four(i + 12)));
     if (_mm_movemask_ps(_mm_cmpgt_ps(top, _mm_set1_ps(c->bound))) == 0) continue;
-    for (i64 j = i; j < i + 16; ++j) consider(c, x[j], j);
+    for (i64 j = i; j < i + 16; ++j) consider(c, x.at(j), j);
   }
-  for (; i < n; ++i) consider(c, x[i], i);
+  for (; i < n; ++i) consider(c, x.at(i), i);
 }
 
 // Whether the largest value is a finite number and none is NaN.
-static bool usable(const float* x, i64 n) {
+template <class Logits>
+static bool usable(const Logits x, i64 n) {
   __m128 top = _mm_set1_ps(-__builtin_inff()), odd = _mm_setzero_ps();
   i64 i = 0;
-  for (; i + 8 <= n; i += 8) {
-    const __m128 a = _mm_loadu_ps(x + i), b = _mm_loadu_ps(x + i + 4);
-    odd = _mm_or_ps(odd, _mm_cmpunord_ps(a, b));
-    top = _mm_max_ps(top, _mm_max_ps(a, b));
+  for (; i + 16 <= n; i += 16) {
+    if (x.none(i)) continue;
+    const __m128 a = x.four(i), b = x.four(i + 4), c = x.four(i + 8), d = x.four(i + 12);
+    odd = _mm_or_ps(odd, _mm_or_ps(_mm_cmpunord_ps(a, b), _mm_cmpunord_ps(c, d)));
+    top = _mm_max_ps(top, _mm_max_ps(_mm_max_ps(a, b), _mm_max_ps(c, d)));
   }
   float lanes[4], largest = -__builtin_inff();
   _mm_storeu_ps(lanes, top);
   bool is_odd = _mm_movemask_ps(odd) != 0;
   for (float lane : lanes) largest = lane > largest ? lane : largest;
   for (; i < n; ++i) {
-    is_odd |= x[i] != x[i];
-    largest = x[i] > largest ? x[i] : largest;
+    const float value = x.at(i);
+    is_odd |= value != value;
+    largest = value > largest ? value : largest;
   }
   return !is_odd && largest > -__builtin_inff() && largest < __builtin_inff();
 }
@@ -166,7 +195,10 @@ static bool all_below(const i64* ids, i64 count, i64 n) {
 
 // The token at `position` of an answer, from contiguous float32 logits [V]; kBadLogits, or kUnfit when
 // something does not fit. `num_seen`: how many of the seen tokens count now, 0 for no penalties.
-STRATUM_API i64 stratum_draw(const DrawRules* rules, Object logits, i64 position, i64 num_seen) {
+// `mask`: a bit for each of the first `mask_tokens` tokens, lowest first, that is set where a token may
+// be drawn, in whole words of 32; null: all may.
+STRATUM_API i64 stratum_draw(const DrawRules* rules, Object logits, i64 position, i64 num_seen,
+                             const u8* mask, i64 mask_tokens) {
   const ArrayHeader* a = (const ArrayHeader*)((const u8*)logits + rules->object_head);
   if (a->dimensions != 1 || !contiguous(a, 0, sizeof(float))) return kUnfit;
   float* x = (float*)a->data;
@@ -175,7 +207,9 @@ STRATUM_API i64 stratum_draw(const DrawRules* rules, Object logits, i64 position
       !all_below(rules->bias_ids, rules->num_biases, n) || !all_below(rules->seen_ids, num_seen, n)) {
     return kUnfit;
   }
-  if (!usable(x, n)) return kBadLogits;
+  const i64 num_masked = n < mask_tokens ? n : mask_tokens;
+  const bool is_usable = mask ? usable(Masked{x, mask}, num_masked) : usable(Unmasked{x}, n);
+  if (!is_usable) return kBadLogits;
   float *before_biases = rules->saved, *before_penalties = rules->saved + rules->num_biases;
   for (i64 i = 0; i < rules->num_biases; ++i) {
     float* at = x + rules->bias_ids[i];
@@ -191,7 +225,11 @@ STRATUM_API i64 stratum_draw(const DrawRules* rules, Object logits, i64 position
   found.count = 0;
   found.most = rules->temperature == 0 ? 1 : rules->top_k;
   found.bound = -__builtin_inff();
-  find_candidates(x, n, &found);
+  if (mask) {
+    find_candidates(Masked{x, mask}, num_masked, &found);
+  } else {
+    find_candidates(Unmasked{x}, n, &found);
+  }
   for (i64 i = 0; i < num_seen; ++i) x[rules->seen_ids[i]] = before_penalties[i];
   for (i64 i = 0; i < rules->num_biases; ++i) x[rules->bias_ids[i]] = before_biases[i];
   if (found.count == 0) return kBadLogits;

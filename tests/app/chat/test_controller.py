@@ -1,12 +1,14 @@
 """Asking, stopping, continuing, branching: with the real server and a scripted model."""
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from app.chat.activity import Phase
-from app.history.records import MessageState, Role
+from app.history.records import MessageState, Role, Sampling
 from engine.core.config import Effort
 
 LONG = "".join(f"word{number} " for number in range(400))
@@ -324,3 +326,126 @@ def test_the_log_of_the_engine_has_no_word_of_it(chats, server):
     chats.ask(chats.new(), "aardvark secret")
     assert "aardvark" not in server.log()
     assert json.dumps("aardvark") not in server.log()
+
+
+# -- deleting a message --------------------------------------------------------------------------
+
+
+def texts(controller):
+    return [message.text for message in controller.path()]
+
+
+def test_a_deleted_message_is_gone_and_what_follows_stays(open_chats, server, tmp_path):
+    chats = open_chats(server.url)
+    controller = chats.new()
+    chats.ask(controller, "My secret is BLUEBIRD")
+    chats.ask(controller, "And what now?")
+    assert controller.delete_message(controller.path()[0].id)
+    assert texts(controller) == ["The answer is 42.", "And what now?", "The answer is 42."]
+    # Its words are no title, and are not kept in the file either.
+    assert controller.conversation.title == "The answer is 42."
+    chats.ask(controller, "Third")
+    conversation_id = controller.conversation.id
+    assert chats.service.close() is None
+    with closing(sqlite3.connect(tmp_path / "data ü" / "history.db")) as connection:
+        assert "BLUEBIRD" not in str(connection.execute("SELECT * FROM messages").fetchall())
+    again = open_chats(server.url)
+    found = again.service.controller(conversation_id)
+    assert texts(found)[:2] == ["The answer is 42.", "And what now?"]
+    again.service.search("BLUEBIRD")
+    results = []
+    again.service.search_finished.connect(lambda _query, hits: results.append(hits))
+    again.wait(lambda: results)
+    assert results == [[]]
+
+
+def test_the_latest_deleted_message_can_be_brought_back(chats):
+    controller = chats.new()
+    chats.ask(controller, "What is it?")
+    before = controller.path()
+    controller.delete_message(before[0].id)
+    assert len(controller.path()) == 1
+    controller.undo_delete()
+    assert controller.path() == before
+    assert controller.conversation.title == "What is it?"
+    # What was said meanwhile stays.
+    controller.delete_message(before[1].id)
+    chats.ask(controller, "Meanwhile")
+    controller.undo_delete()
+    assert texts(controller) == [
+        *("What is it?", "The answer is 42."),
+        *("Meanwhile", "The answer is 42."),
+    ]
+    controller.undo_delete()  # only once
+    assert len(controller.path()) == 4
+
+
+def test_where_the_last_message_has_versions_another_one_is_shown(chats):
+    controller = chats.new()
+    first = chats.ask(controller, "ONCE only")
+    controller.regenerate(first.id)
+    second = chats.wait_idle(controller)
+    controller.delete_message(second.id)
+    assert controller.path()[-1].id == first.id
+    assert controller.siblings(first.id) == (first.id,)
+    controller.undo_delete()
+    assert controller.path()[-1].id == second.id
+    controller.delete_message(second.id)
+    controller.delete_message(first.id)
+    assert texts(controller) == ["ONCE only"]
+    controller.regenerate(controller.path()[0].id)
+    assert chats.wait_idle(controller).text == "The answer is 42."
+
+
+def test_nothing_is_deleted_while_an_answer_is_made(chats):
+    controller = chats.new()
+    controller.send("SLOWLY please")
+    assert not controller.delete_message(controller.path()[0].id)
+    assert controller.problems[-1].code == "answer_running"
+    controller.stop()
+    chats.wait_idle(controller)
+    assert len(controller.path()) == 2
+
+
+def test_what_is_in_a_deleted_messages_files_goes_when_it_cannot_come_back(chats, tmp_path):
+    controller = chats.new()
+    file = tmp_path / "notes.txt"
+    file.write_text("secret words", "utf-8")
+    controller.add_file(file)
+    chats.wait(lambda: controller.draft.attachments)
+    chats.ask(controller, "Read this")
+    question = controller.path()[0]
+    [attachment] = question.attachments
+    store = chats.service._store
+    controller.delete_message(question.id)
+    assert store.attachment(attachment.id) is not None
+    controller.undo_delete()
+    assert controller.path()[0].attachments == (attachment,)
+    controller.delete_message(question.id)
+    controller.delete_message(controller.path()[0].id)
+    chats.wait(lambda: store.attachment(attachment.id) is None)
+
+
+# -- what an answer was made with ----------------------------------------------------------------
+
+
+def test_an_answer_knows_the_sampling_that_was_really_used(chats):
+    controller = chats.new(sampling=Sampling(top_k=7, seed=11), effort=Effort.NONE)
+    used = chats.ask(controller, "What is it?").stats.sampling
+    # What nobody chose is the model card's, which depends on the thinking.
+    assert (used.top_k, used.seed, used.temperature, used.presence_penalty) == (7, 11, 0.7, 1.5)
+    controller.set_settings(replace(controller.conversation.settings, effort=Effort.HIGH))
+    assert chats.ask(controller, "And now?").stats.sampling.temperature == 1.0
+    assert controller.path()[1].stats.sampling == used
+
+
+def test_an_answer_that_went_in_circles_says_so(open_chats, start_server):
+    going_round = {"text": "</think>\n\n" + "no " * 400, "times": 0}
+    server = start_server(
+        {"answers": [going_round], "context": 8192}, "--repeat-stop-tokens", "256"
+    )
+    controller = (chats := open_chats(server.url)).new()
+    answer = chats.ask(controller, "Go")
+    assert answer.state is MessageState.CUT
+    assert answer.notes == ("repeat",)
+    assert 100 < len(answer.text) < 1200

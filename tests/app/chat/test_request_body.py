@@ -157,3 +157,10 @@ def test_only_what_was_chosen_is_sent():
     assert (body["reasoning_effort"], body["max_completion_tokens"]) == ("low", 9)
     assert "stratum_mcp" not in body
     assert "top_p" not in body
+
+
+def test_a_deleted_message_is_not_sent():
+    kept = Attachment("a", AttachmentKind.TEXT, "a.txt", "text/plain", 3)
+    gone = message("", state=MessageState.DELETED, attachments=(kept,))
+    sent = messages_for([message("One"), gone, message("Two")], PLAIN, BLIND, no_content)
+    assert [m["content"] for m in sent] == ["One", "Two"]

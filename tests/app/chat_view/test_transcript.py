@@ -14,7 +14,8 @@ from app.chat.view.transcript.block_views import TextView
 from app.chat.view.transcript.code_view import CodeView
 from app.chat.view.transcript.rows import BodyRow, WidgetRow
 from app.chat.view.transcript.widgets import MessageAction, StatusLine, ThinkingHead, ToolCard
-from app.history.records import MessageState, ToolCall, ToolState
+from app.chat.view.words import stats_details
+from app.history.records import MessageState, MessageStats, Sampling, ToolCall, ToolState
 from app.look.look import palette_of
 
 LONG = "\n\n".join(f"Paragraph {number} " + "with some words " * 12 for number in range(60))
@@ -259,6 +260,20 @@ def test_live_thinking_has_a_button_to_answer_now(transcript, fill, qtbot):
     assert not now.isVisible()
 
 
+def test_the_button_goes_when_the_answer_ends_right_after_its_thinking(transcript, fill):
+    # All of it came in one batch, so that nothing was told in between (seen 2026-11-30).
+    messages = fill(transcript, ["q", ""], thinking="Hm.", state=MessageState.GROWING)
+    transcript.show_activity(Activity(Phase.THINKING, "m1", thinking_s=0.1))
+    head = next(w for w in transcript.viewport().findChildren(ThinkingHead) if w.isVisible())
+    fold, now = head.findChildren(QToolButton)
+    assert now.isVisible()
+    ended = replace(messages[1], text="Yes.", state=MessageState.COMPLETE)
+    transcript.update_message(ended, ("m1",))
+    transcript.show_activity(Activity())
+    assert not now.isVisible()
+    assert fold.text() == "Thinking"
+
+
 def test_only_thinking_is_shown_when_there_is_no_answer(transcript, fill):
     fill(transcript, ["q", ""], thinking="All that came.", notes=("ended_in_thinking",))
     assert transcript.sections[1].body_rows()[0].plain == "All that came."
@@ -476,3 +491,11 @@ def test_a_long_streamed_answer_costs_little_for_each_batch(transcript, fill, se
     assert len(documents(transcript)) < 60
     row = transcript.sections[1].body_rows()[-1]
     assert row.is_laid_out
+
+
+def test_the_details_of_an_answer_name_the_sampling_that_was_used():
+    used = Sampling(temperature=0.7, top_p=0.8, top_k=20, min_p=0, presence_penalty=1.5, seed=2**53)
+    lines = stats_details(MessageStats(generated_tokens=3, sampling=used)).splitlines()
+    said = "Sampling: temperature 0.7, top-p 0.8, top-k 20, presence 1.5, seed 9007199254740992"
+    assert lines[-1] == said
+    assert "Sampling" not in stats_details(MessageStats(generated_tokens=3))

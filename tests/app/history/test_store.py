@@ -72,6 +72,7 @@ def test_an_answer_that_was_growing_when_the_app_died_is_unfinished(store, open_
         assert found.state is MessageState.UNFINISHED
         assert found.can_continue
         assert found.tool_calls[0].state is ToolState.LOST
+        assert found.notes == ("interrupted",)
         again.close()
 
 

@@ -1,9 +1,11 @@
 """Siblings and paths, against a plain model of a tree."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.history.records import Message, Role
+from app.history.records import Message, MessageState, Role
 from app.history.tree import MessageTree
 
 
@@ -59,3 +61,34 @@ def test_a_circle_and_a_missing_parent_end_the_path():
     assert [m.id for m in tree.path("3")] == ["3"]
     assert tree.path("unknown") == []
     tree.leaf_below("1")
+
+
+def deleted(number, parent):
+    return replace(message(number, parent), state=MessageState.DELETED)
+
+
+def test_what_follows_a_deleted_message_stays_on_the_path():
+    tree = MessageTree([message(0, None), deleted(1, 0), message(2, 1)])
+    assert [m.id for m in tree.path("2")] == ["0", "2"]
+
+
+def test_a_deleted_version_is_no_version_and_never_the_newest():
+    tree = MessageTree([message(0, None), message(1, 0), deleted(2, 0), message(3, 0)])
+    assert tree.siblings("1") == ("1", "3")
+    tree.put(deleted(3, 0))
+    assert tree.leaf_below("0") == "1"
+    # What follows a deleted message is still reached.
+    tree.put(message(4, 2))
+    assert tree.leaf_below("0") == "4"
+
+
+@given(parents(), st.sets(st.integers(0, 24)))
+@settings(max_examples=100, deadline=None)
+def test_every_living_message_is_on_the_path_of_some_leaf_below_its_versions(numbers, gone):
+    tree = MessageTree(
+        (deleted if number in gone else message)(number, parent)
+        for number, parent in enumerate(numbers)
+    )
+    for number in range(len(numbers)):
+        if number not in gone:
+            assert str(number) in [m.id for m in tree.path(tree.leaf_below(str(number)))]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import shiboken6
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QApplication, QMessageBox, QSystemTrayIcon
+from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox, QSystemTrayIcon
 
 from app import main as main_module
 from app import quitting as quitting_module
@@ -22,6 +22,7 @@ from app.tray.notifications import Notice
 from app.views import View
 from engine.core.settings import save_settings
 from tests.app.shell.conftest import PATIENCE_MS
+from tests.app.shell.stand_in import StandInView
 
 BUSY = EngineState(Phase.BUSY, model="tiny", activity=Activity.ANSWERING, is_loaded=True)
 OpenShell = Callable[..., Shell]
@@ -316,3 +317,31 @@ def test_another_active_model_is_followed_at_the_next_start(open_shell, context,
     save_settings(context.settings.value.model_copy(update={"active_config": config}))
     shell.obey(Request(Wish.RAISE))
     assert supervisor.commands[-1] == "choose new"
+
+
+def test_a_view_that_has_given_the_keyboard_to_a_part_of_it_keeps_it_there(
+    qtbot, open_shell, monkeypatch
+):
+    # The chat gives it to its composer; the window took it back (seen 2026-11-30).
+    part = QLineEdit()
+
+    class View(StandInView):
+        def showEvent(self, event):  # Qt's name
+            super().showEvent(event)
+            part.setParent(self)
+            part.show()
+            part.setFocus()
+
+    monkeypatch.setattr("tests.app.shell.stand_in.StandInView", View)
+    shell = open_shell()
+    window = window_of(shell)
+    window.activateWindow()
+    qtbot.waitUntil(part.hasFocus)
+
+
+def test_a_data_folder_of_its_own_is_no_wish_that_the_app_can_fulfil(capsys):
+    # The engine reads it from the settings; a folder for the app alone would part the two.
+    with pytest.raises(SystemExit) as ended:
+        main_module.main(["--data-dir", "/somewhere"])
+    assert ended.value.code == 2
+    assert "--data-dir" in capsys.readouterr().err

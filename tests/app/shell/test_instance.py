@@ -99,6 +99,27 @@ def test_the_next_start_is_the_first_once_it_has_ended(qapp, first):
     assert ends_with(start_second(Wish.RAISE)) == "first"
 
 
+def test_one_that_is_ending_is_waited_for(qtbot, first):
+    # It gives a large model's memory back; a start meanwhile came to nothing (seen 2026-11-30).
+    asked: list[Request] = []
+    first.asked.connect(asked.append)
+    first.is_ending = lambda: True
+    second = start_second(Wish.RAISE)
+    qtbot.wait(1500)
+    assert second.poll() is None
+    first.close()
+    assert ends_with(second) == "first"
+    assert asked == []
+
+
+def test_one_that_does_not_end_is_named(qapp, first, monkeypatch):
+    monkeypatch.setattr(instance_module, "END_PATIENCE_S", 0.0)
+    monkeypatch.setattr(Instance, "_tell_first", lambda *_: instance_module._Answer.ENDING)
+    monkeypatch.setattr(instance_module, "_END_POLL_S", 0.01)
+    with pytest.raises(ResourceError, match="runs already"):
+        Instance().claim(Wish.RAISE)
+
+
 def test_one_that_hangs_is_named(qapp, first, monkeypatch):
     monkeypatch.setattr(instance_module, "ANSWER_MS", 50)
     with pytest.raises(ResourceError, match="runs already, but does not answer"):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QSize
-from PySide6.QtGui import QAction, QColor, QImage, QImageReader, QPalette
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtGui import QAction, QColor, QIcon, QImage, QImageReader, QPalette
+from PySide6.QtWidgets import QApplication, QCheckBox, QPushButton
 
 from app.app_settings import Theme
 from app.look.icons import ICONS_DIR, icon, names, put_icon, render
@@ -137,3 +137,32 @@ def difference(one: QImage, other: QImage) -> float:
             if min(a.alpha(), b.alpha()) > 200:
                 total += abs(a.red() - b.red()) + abs(a.blue() - b.blue())
     return total / (one.width() * one.height())
+
+
+def test_an_empty_check_box_is_seen_in_the_dark(qtbot, qapp):
+    look = Look(qapp, Theme.DARK)
+    box = QCheckBox()
+    qtbot.addWidget(box)
+    box.resize(60, 30)
+    picture = box.grab().toImage()
+    ground = picture.pixelColor(picture.width() - 2, 2)
+    seen = [
+        contrast(picture.pixelColor(x, y), ground)
+        for x in range(picture.width())
+        for y in range(picture.height())
+    ]
+    assert max(seen) >= 3
+    look.set_theme(Theme.LIGHT)
+    assert box.palette().color(QPalette.ColorRole.Window).lightness() > 230
+
+
+def test_an_icon_in_a_selected_row_has_the_colour_of_its_text(qtbot, qapp):
+    Look(qapp, Theme.LIGHT)
+    pixmap = icon("chat").pixmap(QSize(32, 32), QIcon.Mode.Selected).toImage()
+    colours = {
+        pixmap.pixelColor(x, y).name()
+        for x in range(32)
+        for y in range(32)
+        if pixmap.pixelColor(x, y).alpha() == 255
+    }
+    assert colours == {qapp.palette().color(QPalette.ColorRole.HighlightedText).name()}

@@ -11,8 +11,8 @@ from engine.core.errors import EngineError
 @pytest.mark.parametrize(
     ("status", "lines", "code"),
     [
-        (-9, ["INFO answering"], ReasonCode.OUT_OF_MEMORY),
-        (137, [], ReasonCode.OUT_OF_MEMORY),
+        (-9, ["INFO answering"], ReasonCode.KILLED),
+        (137, [], ReasonCode.KILLED),
         (1, ["Traceback", "MemoryError"], ReasonCode.OUT_OF_MEMORY),
         (1, ["OSError: [Errno 12] Cannot allocate memory"], ReasonCode.OUT_OF_MEMORY),
         (-6, ["terminate called after throwing: std::bad_alloc"], ReasonCode.OUT_OF_MEMORY),
@@ -37,6 +37,12 @@ def test_an_unknown_reason_brings_the_last_line_that_says_something():
     reason = reason_of_exit(3, ["first", "  the   cause\n", "", " "])
     assert (reason.code, reason.detail) == (ReasonCode.UNKNOWN, "the cause")
     assert reason.params == {"exit_status": 3}
+
+
+def test_that_all_was_well_is_no_reason():
+    lines = ["13:44:57 WARNING engine: odd", "13:44:58 INFO engine.commands.serve: model: ready"]
+    assert reason_of_exit(-9, lines).detail == ""
+    assert reason_of_exit(-9, lines[:1]).detail == lines[0]
 
 
 def test_words_of_long_ago_are_not_the_cause():
@@ -66,7 +72,7 @@ def test_the_engines_own_error_comes_before_everything_else():
         ("format_too_new", {}, ReasonCode.CONFIG_BROKEN),
         ("cpu_too_old", {}, ReasonCode.PROCESSOR),
         ("package_missing", {}, ReasonCode.PROGRAM_BROKEN),
-        ("engine_failed", {"exit_status": -9}, ReasonCode.OUT_OF_MEMORY),
+        ("engine_failed", {"exit_status": -9}, ReasonCode.KILLED),
         ("engine_failed", {"exit_status": -7}, ReasonCode.MODEL_DAMAGED),
         ("engine_failed", {"exit_status": 3}, ReasonCode.UNKNOWN),
         ("engine_failed", {}, ReasonCode.UNKNOWN),

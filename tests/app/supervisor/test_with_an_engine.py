@@ -140,7 +140,7 @@ def test_an_engine_killed_in_mid_answer_is_started_again_and_answers(
     os.kill(state.pid, signal.SIGKILL)
     answer.wait_ended()
     assert answer.error is None or answer.error.code == "engine_cut_off"
-    watched.until_seen(lambda s: s.reason is not None and s.reason.code is ReasonCode.OUT_OF_MEMORY)
+    watched.until_seen(lambda s: s.reason is not None and s.reason.code is ReasonCode.KILLED)
     watched.until(is_ready)
     assert not any(lives(pid) for pid in first)
     answer = Answer(watched.supervisor.http)

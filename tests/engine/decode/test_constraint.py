@@ -13,6 +13,7 @@ from engine.decode.grammar_cursor import ConstraintError, GrammarCursor
 from engine.decode.grammar_vocabulary import GrammarVocabulary, LazyVocabulary
 from engine.decode.json_watch import JsonWatch
 from engine.decode.sampling import Sampler
+from engine.ops.token_mask import TokenMask
 from engine.text.answer import AnswerStream
 from engine.text.events import (
     CallDelta,
@@ -90,6 +91,12 @@ DOCUMENT = {
 }
 
 Logits = np.ndarray
+
+
+def largest(logits: Logits, mask: TokenMask | None) -> int:
+    return int((logits if mask is None else mask.applied(logits)).argmax())
+
+
 Tilt = Callable[[Logits, list[int]], None]
 
 
@@ -313,15 +320,17 @@ def test_a_parameter_comes_once_only(bench: Bench):
 def test_special_tokens_never_stand_in_a_raw_value(bench: Bench):
     text = "<tool_call>\n<function=write>\n<parameter=path>\n"
     wanted = bench.ids(text)
+    special = np.flatnonzero(~bench.vocabulary.ordinary.flags(bench.vocabulary.vocab_size))
 
     def tilt(logits: Logits, ids: list[int]) -> None:
         if len(ids) < len(wanted):
             logits[wanted[len(ids)]] = 50
         else:
-            logits[bench.vocabulary.special_ids] = 40
+            logits[special] = 40
 
     ids = bench.answer(bench.start(WRITE), tilt, limit=100)
-    assert not set(ids[len(wanted) :]) & set(bench.vocabulary.special_ids.tolist())
+    assert len(special)
+    assert not set(ids[len(wanted) :]) & set(special.tolist())
 
 
 # -- documents -----------------------------------------------------------------------------------
@@ -453,10 +462,10 @@ def test_tokens_taken_back_leave_no_trace(bench: Bench, seed: int):
             count = int(random.integers(1, 5))
             for _ in range(count):
                 noise = random.normal(size=len(logits)).astype(np.float32)
-                moved.choose(noise, lambda masked: int(masked.argmax()))
+                moved.choose(noise, largest)
             moved.rollback(count)
-        wanted = plain.choose(logits, lambda masked: int(masked.argmax()))
-        assert moved.choose(logits, lambda masked: int(masked.argmax())) == wanted
+        wanted = plain.choose(logits, largest)
+        assert moved.choose(logits, largest) == wanted
         if wanted in start.stop_ids:
             break
     with pytest.raises(ValueError, match="take back"):
@@ -470,18 +479,18 @@ def test_forced_tokens_move_the_form_and_foreign_ones_end_it(bench: Bench):
         constraint.advance(token_id)
     zeros = np.zeros(bench.tokenizer.vocab_size, np.float32)
     call_open = bench.tokenizer.structure.tool_call
-    assert constraint.choose(zeros, lambda masked: int(masked.argmax())) == call_open
+    assert constraint.choose(zeros, largest) == call_open
     constraint.advance(bench.ids("x")[0])
     logits = zeros.copy()
     logits[7] = 1
-    assert constraint.choose(logits, lambda masked: int(masked.argmax())) == 7
+    assert constraint.choose(logits, largest) == 7
 
 
 def test_logits_beyond_the_vocabulary_are_never_chosen_under_a_grammar(bench: Bench):
     constraint = bench.constraint(bench.start(form=JSON_OBJECT))
     logits = np.zeros(bench.tokenizer.vocab_size + 64, np.float32)
     logits[-64:] = 9
-    token_id = constraint.choose(logits, lambda masked: int(masked.argmax()))
+    token_id = constraint.choose(logits, largest)
     assert token_id < bench.tokenizer.vocab_size
 
 
@@ -492,9 +501,9 @@ def test_a_grammar_that_takes_too_long_ends_with_a_sentence(
     monkeypatch.setattr("engine.decode.grammar_cursor.time.thread_time", lambda: float(next(times)))
     constraint = bench.constraint(bench.start(form=JSON_OBJECT))
     zeros = np.zeros(bench.tokenizer.vocab_size, np.float32)
-    constraint.choose(zeros, lambda masked: int(masked.argmax()))
+    constraint.choose(zeros, largest)
     with pytest.raises(ConstraintError, match="takes too long"):
-        constraint.choose(zeros, lambda masked: int(masked.argmax()))
+        constraint.choose(zeros, largest)
 
 
 def test_a_grammar_that_cannot_be_used_ends_with_a_sentence_and_is_not_in_the_log(

@@ -8,6 +8,7 @@ import pytest
 from engine.decode.sampling import BadLogitsError, Sampler
 from engine.ops.base import Limits
 from engine.ops.host import HostOps
+from engine.ops.token_mask import TokenMask
 from engine.worker.messages import SamplingParams
 
 SETTINGS = [
@@ -110,3 +111,82 @@ def test_what_needs_many_candidates_is_left_to_the_sampler(ops: HostOps):
         assert Sampler(SamplingParams(**params), ops.new_draw).sample(  # type: ignore[arg-type]
             np.arange(100, dtype=np.float32)
         ) in range(100)
+
+
+def random_mask(rng: np.random.Generator, size: int) -> TokenMask:
+    """Nearly empty, nearly full, full or half full, some of it in runs."""
+    if (kind := rng.integers(0, 4)) == 0:
+        return TokenMask.without(size, [])
+    share = (0.002, 0.5, 0.98)[kind - 1]
+    allowed = rng.random(size) < share
+    start, stop = np.sort(rng.integers(0, size + 1, 2))
+    allowed[start:stop] = bool(rng.integers(0, 2))
+    allowed[rng.integers(0, size)] = True
+    return TokenMask.without(size, [int(i) for i in np.flatnonzero(~allowed)])
+
+
+@pytest.mark.parametrize("penalties", PENALTIES)
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("num_masked", [5000, 5003, 4991])
+def test_under_a_mask_the_library_draws_what_the_sampler_draws(
+    ops: HostOps, num_masked: int, settings: dict[str, object], penalties: dict[str, object]
+):
+    rng = np.random.default_rng(num_masked)
+    plain, quick = two_samplers(ops, seed=8, **settings, **penalties)
+    for _ in range(30):
+        logits = (3 * rng.normal(size=5000)).astype(np.float32)
+        mask = random_mask(rng, num_masked)
+        if not mask.flags(5000).any():
+            continue
+        token_id = plain.sample(logits, mask)
+        assert token_id in mask
+        assert quick.sample(logits, mask) == token_id
+        plain.note(token_id)
+        quick.note(token_id)
+
+
+def test_small_vocabularies_are_drawn_alike_under_every_single_bit(ops: HostOps):
+    for size in (1, 15, 16, 17, 33, 70):
+        logits = np.arange(size, dtype=np.float32)
+        for settings in ({"top_k": 20}, {"temperature": 0.0}):
+            plain, quick = two_samplers(ops, **settings)
+            for token_id in range(size):
+                mask = TokenMask(size)
+                mask.allow(token_id)
+                assert quick.sample(logits, mask) == plain.sample(logits, mask) == token_id
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_only_numbers_that_may_be_drawn_must_be_ones(ops: HostOps, bad: float):
+    for sampler in two_samplers(ops, top_k=5, presence_penalty=1.0):
+        for place in (0, 17, 36):
+            logits = np.zeros(37, np.float32)
+            logits[place] = bad
+            mask = TokenMask.without(37, [place])
+            assert sampler.sample(logits, mask) != place
+            mask.allow(place)
+            with pytest.raises(BadLogitsError):
+                sampler.sample(logits, mask)
+        logits = np.full(37, -np.inf, np.float32)
+        logits[3] = 1
+        with pytest.raises(BadLogitsError):
+            sampler.sample(logits, TokenMask.without(37, [3]))
+        with pytest.raises(BadLogitsError):
+            sampler.sample(np.zeros(37, np.float32), TokenMask(37))
+
+
+def test_a_mask_is_kept_bit_by_bit():
+    mask = TokenMask.without(70, [0, 31, 69])
+    assert [i for i in range(-2, 80) if i not in mask] == [-2, -1, 0, 31, 69, *range(70, 80)]
+    copy = TokenMask(70)
+    copy.copy_from(mask)
+    mask.clear()
+    mask.allow(9)
+    mask.allow(9)
+    copy.forbid(5)
+    copy.forbid(5)
+    assert [i for i in range(70) if i in mask] == [9]
+    assert np.flatnonzero(~copy.flags(72)).tolist() == [0, 5, 31, 69, 70, 71]
+    applied = mask.applied(np.ones(71, np.float32))
+    assert applied[9] == 1
+    assert np.isneginf(np.delete(applied, 9)).all()

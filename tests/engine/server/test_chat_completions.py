@@ -99,6 +99,8 @@ def test_the_whole_body_has_the_documented_keys_and_headers(server):
     assert reply.headers["content-type"] == "application/json; charset=utf-8"
     assert reply.headers["x-request-id"].startswith("req_")
     assert reply.headers["x-seed"] == "5"
+    used = json.loads(reply.headers["x-sampling"])
+    assert (used["seed"], used["temperature"], used["top_k"]) == (5, 1.0, 20)
     assert int(reply.headers["openai-processing-ms"]) >= 0
     assert all(isinstance(value, (int, float)) for value in body["timings"].values())
     timings = body["timings"]  # the first token comes with the prompt

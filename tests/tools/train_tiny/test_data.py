@@ -82,7 +82,7 @@ def test_the_same_seed_draws_the_same_chats() -> None:
         assert [first.chat(task) for _ in range(20)] == [second.chat(task) for _ in range(20)]
 
 
-@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("stage", [0, 1, 2])
 def test_every_task_gets_its_share_of_the_tokens(mixer: Mixer, stage: int) -> None:
     mixer.set_stage(stage)
     total = sum(len(row.ids) for row in islice(mixer.rows(), 3000))

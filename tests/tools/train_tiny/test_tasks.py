@@ -69,12 +69,12 @@ def test_a_row_of_random_repeats_has_loss_only_where_looking_back_helps(
             assert any(row.ids[j : j + 2] == pair for j in range(i - 1)), (i, row.ids)
 
 
-@pytest.mark.parametrize("max_words", [5, 200])
+@pytest.mark.parametrize(("min_words", "max_words"), [(1, 5), (80, 200)])
 def test_what_is_to_be_copied_is_in_the_question_and_is_the_answer(
-    draw: random.Random, max_words: int
+    draw: random.Random, min_words: int, max_words: int
 ) -> None:
     for _ in range(200):
-        turn = copy_turn(draw, PASSAGES, max_words, thinks=False)
+        turn = copy_turn(draw, PASSAGES, min_words, max_words, thinks=False)
         assert turn.answer
         assert turn.answer in turn.question
 
@@ -85,6 +85,27 @@ def test_an_edit_changes_every_place_and_nothing_else(draw: random.Random) -> No
         turn = tasks.turn(draw, thinks=False)
         assert turn.answer not in turn.question
         assert abs(turn.question.count("\n") - turn.answer.count("\n")) <= 2
+
+
+def test_an_edit_names_the_old_and_the_new_one_word_apart(draw: random.Random) -> None:
+    tasks = EditTasks(FUNCTIONS, PASSAGES)
+    for _ in range(300):
+        turn = tasks.turn(draw, thinks=True)
+        assert turn.thought is not None
+        old, new = turn.thought.split()[2:5:2]
+        assert re.search(rf"\b{old} \w+ {new}\b", turn.question)
+        assert re.search(rf"\b{new}\b", turn.answer)
+        assert not re.search(rf"\b{old}\b", turn.answer)
+
+
+def test_more_than_half_of_the_drawn_sums_carry_or_borrow(draw: random.Random) -> None:
+    carried = 0
+    for _ in range(2000):
+        first = sum_turn(draw, thinks=True).answer
+        a, sign, b = re.match(r"(\d+) ([+-]) (\d+)", first).groups()  # type: ignore[union-attr]
+        ones_a, ones_b = int(a) % 10, int(b) % 10
+        carried += ones_a + ones_b > 9 if sign == "+" else ones_a < ones_b
+    assert 0.5 < carried / 2000 < 0.67
 
 
 def test_renaming_leaves_longer_names_alone() -> None:

@@ -297,6 +297,7 @@ class ReadingTranscript(Transcript):
         if place < len(section.versions) - 1:
             found.append((MessageAction.NEWER, self.tr("Newer version")))
         found.append((MessageAction.BRANCH, self.tr("New conversation from here")))
+        found.append((MessageAction.DELETE, self.tr("Delete this message")))
         return found
 
 

@@ -59,9 +59,6 @@ class Host(Protocol):
     def answer_tool(self, call_id: str, *, allow: bool, always: bool) -> None:
         """Allow or refuse a call."""
 
-    def sampling_words(self) -> str:
-        """The sampling values that hold."""
-
     def copy_button(self, parent: QWidget, view: CodeView) -> QWidget:
         """A button that copies code."""
 
@@ -139,6 +136,7 @@ class Section:
         if was_growing and not self.is_growing:
             self._end_growth()
         self._compose()
+        self.show_activity()  # nothing is told of an answer that has ended
 
     def append(self, text: str) -> None:
         """The answer has become longer."""
@@ -388,7 +386,6 @@ class Section:
             self.message,
             self.versions,
             self._theme,
-            self._host.sampling_words(),
             lambda action: self._host.act(action, self.message.id),
         )
 

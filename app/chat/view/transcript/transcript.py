@@ -69,7 +69,6 @@ class Transcript(QAbstractScrollArea):
         self._surroundings = Surroundings(theme_of(self), self.formulas)
         self._activity = Activity()
         self._told_at = 0.0
-        self._sampling = ""
         self._tops: list[float] = [0.0]
         self._width = 0.0
         self._x = 0.0
@@ -113,10 +112,6 @@ class Transcript(QAbstractScrollArea):
     def answer_tool(self, call_id: str, *, allow: bool, always: bool) -> None:
         """The person has allowed or refused a call."""
         self.tool_answered.emit(call_id, allow, always)
-
-    def sampling_words(self) -> str:
-        """The sampling values that hold."""
-        return self._sampling
 
     def copy_button(self, parent: QWidget, view: CodeView) -> QWidget:
         """A button that copies the code of a block."""
@@ -214,10 +209,6 @@ class Transcript(QAbstractScrollArea):
         section = self._by_id.get(activity.message_id or "")
         if section is not None:
             section.show_activity()
-
-    def set_sampling_words(self, line: str) -> None:
-        """The sampling values for the details under answers."""
-        self._sampling = line
 
     # -- layout ------------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ class MessageAction(enum.StrEnum):
     BRANCH = "branch"
     OLDER = "older"
     NEWER = "newer"
+    DELETE = "delete"
 
 
 def icon_button(
@@ -106,7 +107,6 @@ class Footer(QWidget):
         message: Message,
         versions: tuple[str, ...],
         theme: Theme,
-        sampling: str,
         act: Callable[[MessageAction], None],
     ) -> None:
         super().__init__(parent)
@@ -140,17 +140,16 @@ class Footer(QWidget):
         again = self.tr("Another answer")
         add("refresh", again, MessageAction.REGENERATE)
         add("branch", self.tr("New conversation from here"), MessageAction.BRANCH)
+        add("delete", self.tr("Delete this message"), MessageAction.DELETE)
         if message.is_answer:
-            self._add_stats(layout, message, theme, sampling)
+            self._add_stats(layout, message, theme)
             layout.addStretch(1)
 
-    def _add_stats(
-        self, layout: QHBoxLayout, message: Message, theme: Theme, sampling: str
-    ) -> None:
+    def _add_stats(self, layout: QHBoxLayout, message: Message, theme: Theme) -> None:
         if message.stats is None:
             return
         shown = label(self, words.stats_line(message.stats), theme)
-        details = words.stats_details(message.stats, sampling)
+        details = words.stats_details(message.stats)
         shown.setToolTip(details)
         shown.setAccessibleDescription(details)
         layout.addSpacing(round(theme.em * 0.5))
