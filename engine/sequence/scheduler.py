@@ -267,7 +267,7 @@ class Scheduler:
             self._run(parts)
             self._end_cancelled()
             if self._drafting is not None and self._has_windows_alone:
-                num_rows = sum(part.num_computed for part in parts)
+                num_rows = sum([part.num_computed for part in parts])
                 self._drafting.note_step(num_rows, self._clock() - began_at)
         elif self._running and not any(request.is_held for request in self._running):
             youngest = self._running[-1]
@@ -482,10 +482,14 @@ class Scheduler:
             return
         computed: list[Computed] = []
         for i, (part, outcome) in enumerate(zip(parts, chosen, strict=True)):
-            if not part.request.is_cancelled:
+            request = part.request
+            if request.drafts is None or len(request.tokens) < request.drafts.next_look:
+                continue
+            if not request.is_cancelled:
                 goes_on = isinstance(outcome, Verified) and outcome.reason is None
-                computed.append(Computed(part.request, firsts[i], result, i, goes_on))
-        drafting.tell(computed)
+                computed.append(Computed(request, firsts[i], result, i, goes_on))
+        if computed:
+            drafting.tell(computed, len(parts) - len(computed))
 
     def _compute(self, parts: Sequence[_Part]) -> PassResult | None:
         """The result, or None when the pass was left because of a cancelled request."""

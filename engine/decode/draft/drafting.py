@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,10 @@ MOST_DRAFTS = 15
 MOST_HEAD_DRAFTS = 8
 LOW_SHARE = 0.05  # of the head's drafts: fewer right ones mean that the head is of another model
 LOW_AFTER = 200  # drafts
+# Where nothing is drafted, tokens are looked up several at a time, soon so many: what is between two
+# passes runs from cold caches, 16 microseconds a look, where a token of a small model takes 250.
+LOOK_EVERY = 8
+SINGLES_NOTED = 8  # one of so many steps without drafts is timed, once they are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class RequestDrafts:
         made_at: number of the request's tokens that they follow.
         uses_head: whether the head takes note of this request.
         min_p: its chains end at a draft that it gives less.
+        num_idle: looks in a row that gave no drafts.
+        next_look: number of the request's tokens before which drafters need not be asked.
         unsaid: streams of the newest token of a restored sequence, which the head needs.
     """
 
@@ -112,7 +118,24 @@ class RequestDrafts:
     made_at: int = -1
     uses_head: bool = False
     min_p: float = 0.0
+    num_idle: int = 0
+    next_look: int = 0
     unsaid: FloatArray | None = None
+
+    @property
+    def has_any(self) -> bool:
+        """Whether any drafter may have something to offer now."""
+        return bool(
+            self.num_matched >= SHORTEST_MATCH or self.next_drafts or self.ngram is not None
+        )
+
+    def rest(self) -> None:
+        """Say when the next look is due: at once where there are drafts, else later and later."""
+        if self.next_drafts or self.uses_head or self.ngram is not None:
+            self.num_idle = 0
+            return
+        self.num_idle += 1
+        self.next_look = self.num_indexed + min(1 << self.num_idle, LOOK_EVERY)
 
     @property
     def num_offered(self) -> int:
@@ -134,8 +157,7 @@ class RequestDrafts:
         return sum(counts.accepted for counts in self.counts.values())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Computed:
+class Computed(NamedTuple):  # made for each token: a frozen dataclass takes three times as long
     """Rows of a request that a pass computed and that count.
 
     Attributes:
@@ -175,6 +197,7 @@ class Drafting:
         self._clock = clock
         self._use_lookup = settings.use_lookup and _has_lookup()
         self._is_warned = False
+        self._num_single = 0  # steps of one row
         self._head_s = 0.0  # of the newest step, what the head took
         self.totals = _no_counts()
 
@@ -185,7 +208,7 @@ class Drafting:
         drafts = RequestDrafts(self._policy.for_request(), index, ngram)
         if self._head is not None:
             num_prompt = len(request.start.prompt)
-            drafts.uses_head = self._settings.is_fixed or self._policy.wants_head(num_prompt)
+            drafts.uses_head = self._settings.is_fixed or drafts.policy.begin_head(num_prompt)
             tuning = dict(request.start.tuning)  # calibration compares values
             drafts.min_p = tuning.get("spec_min_p", self._settings.min_p)
         request.drafts = drafts
@@ -229,7 +252,12 @@ class Drafting:
 
     def note_step(self, num_rows: int, seconds: float) -> None:
         """A step whose pass held windows alone took so long, with all that was done in it."""
-        self._policy.costs.note(num_rows, seconds - self._head_s)
+        head_s, self._head_s = self._head_s, 0.0
+        if num_rows == 1:
+            self._num_single += 1
+            if self._num_single > SINGLES_NOTED and self._num_single % SINGLES_NOTED:
+                return
+        self._policy.costs.note(num_rows, seconds - head_s)
 
     def note(self, request: RunningRequest, num_offered: int, num_accepted: int) -> None:
         """The first `num_offered` drafts of a request were verified."""
@@ -254,15 +282,26 @@ class Drafting:
         if rest:
             self._count(drafts, drafts.source, rest, max(0, num_accepted - of_head))
 
-    def tell(self, parts: Sequence[Computed]) -> None:
-        """Rows were committed, and the tokens after them are chosen: draft what may follow."""
+    def tell(self, parts: Sequence[Computed], num_others: int = 0) -> None:
+        """Rows were committed, and the tokens after them are chosen: draft what may follow.
+
+        Args:
+            parts: of requests that are due.
+            num_others: requests that shared the pass and are not.
+        """
         lengths = [self._look(part) for part in parts]
-        self._head_s = 0.0
-        if self._head is not None:
+        if self._head is not None and any(map(_wants_head, parts)):
             self._tell_head(self._head, parts, lengths)
         for part in parts:
-            if part.goes_on and part.request.drafts is not None:
-                self._decide(part.request, part.request.drafts, len(parts) - 1)
+            drafts = part.request.drafts
+            if drafts is None or not part.goes_on:
+                continue
+            # Most tokens of a chat follow nothing that was there before: then this was all.
+            # And before a token without drafts was timed there is nothing to compare drafts with.
+            if drafts.has_any and (self._settings.is_fixed or self._policy.costs.is_known):
+                self._decide(part.request, drafts, num_others + len(parts) - 1)
+            if not self._settings.is_fixed:
+                drafts.rest()
 
     # -- one request's drafts --------------------------------------------------------------------
 
@@ -288,6 +327,8 @@ class Drafting:
             return 0
         if self._settings.is_fixed:
             return most
+        if not self._policy.costs.is_known:
+            return 0
         if drafts.num_matched >= SURE_MATCH and drafts.policy.lookup_length(
             drafts.num_matched, MOST_DRAFTS
         ):
@@ -407,6 +448,10 @@ class Drafting:
             sampler=request.sampler,
             min_p=drafts.min_p,
         )
+
+
+def _wants_head(part: Computed) -> bool:
+    return part.request.drafts is not None and part.request.drafts.uses_head
 
 
 def _has_lookup() -> bool:

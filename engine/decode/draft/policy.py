@@ -27,11 +27,12 @@ SHORT_BLOCK = 5
 SATURATED_STEPS = 2
 STEPS_AFTER = 3
 LEAST_GAIN = 1.05
-EXPLORE_EVERY = 48  # windows without drafts, where there could have been some
+EXPLORE_EVERY = 96  # windows without drafts, where there could have been some
 EXPLORED = 2  # drafts of such a trial
 # The head costs something even where nothing is drafted: it must take note of every token.
-HEAD_IDLE = 8  # windows in a row without drafts of it, after which a request goes on without it
-HEAD_TRIED_EVERY = 32  # requests where it did not pay before
+HEAD_IDLE = 4  # windows in a row without drafts of it, after which a request goes on without it
+HEAD_TRIED_EVERY = 64  # requests where it did not pay before
+HEAD_TRIAL = 4  # windows of such a request
 HEAD_TRIED_PROMPT = 2048  # tokens of such a request's prompt at most
 
 # Matches of 3, 4-5, 6-7, 8-11, 12 and more tokens: right how often, before anything was counted.
@@ -119,12 +120,14 @@ class DraftPolicy:
         draft_s: of one draft of the head, seconds; 0 = not measured.
         feed_s: of a window that the head only takes note of.
         num_without_head: requests since the head was last used.
+        num_measured: chains of the head, by their length; the first of each prepares what others use.
     """
 
     costs: PassCosts
     draft_s: float = 0.0
     feed_s: float = 0.0
     num_without_head: int = 0
+    num_measured: dict[int, int] = field(default_factory=dict)
     lookup: tuple[Counts, ...] = field(
         default_factory=lambda: tuple(Counts(_GLOBAL_MEMORY) for _ in _BUCKET_STARTS)
     )
@@ -137,6 +140,10 @@ class DraftPolicy:
 
     def note_head(self, num_drafts: int, seconds: float) -> None:
         """Measured: so many drafts of the head, one after the other, took so long together."""
+        count = self.num_measured.get(num_drafts, 0)
+        self.num_measured[num_drafts] = count + 1
+        if not count:
+            return
         each = seconds / num_drafts
         self.draft_s = each if not self.draft_s else self.draft_s + 0.125 * (each - self.draft_s)
 
@@ -144,19 +151,6 @@ class DraftPolicy:
         """Measured: the head took note of a window."""
         known = self.feed_s
         self.feed_s = seconds if not known else known + 0.125 * (seconds - known)
-
-    def wants_head(self, num_prompt: int) -> bool:
-        """Whether the head shall work for a request that begins; asked once for each."""
-        if not self.draft_s or not self.costs.is_known:
-            return True
-        if self.for_request().head_length(MOST_OF_HEAD):
-            self.num_without_head = 0
-            return True
-        self.num_without_head += 1
-        if self.num_without_head < HEAD_TRIED_EVERY or num_prompt > HEAD_TRIED_PROMPT:
-            return False
-        self.num_without_head = 0
-        return True
 
 
 class RequestPolicy:
@@ -174,7 +168,22 @@ class RequestPolicy:
         self._long_left = 0  # windows for which blocks may still be long
         self._idle = 0  # windows without drafts where there could have been some
         self._head_idle = 0
-        self.uses_head = True  # until it has been idle for long
+        self._trial_left = 0  # windows in which the head drafts to see whether it pays by now
+        self.uses_head = False
+
+    def begin_head(self, num_prompt: int) -> bool:
+        """Whether the head shall work for this request, which begins; asked once."""
+        shared = self._shared
+        if self._pays_head() or not shared.draft_s or not shared.costs.is_known:
+            shared.num_without_head = 0
+            self.uses_head = True
+            return True
+        shared.num_without_head += 1
+        if shared.num_without_head >= HEAD_TRIED_EVERY and num_prompt <= HEAD_TRIED_PROMPT:
+            shared.num_without_head = 0
+            self.uses_head = True
+            self._trial_left = HEAD_TRIAL
+        return self.uses_head
 
     def lookup_length(self, num_matched: int, most: int, other_rows: int = 0) -> int:
         """How many looked-up tokens to draft; 0 = none.
@@ -194,7 +203,21 @@ class RequestPolicy:
     def head_length(self, most: int, other_rows: int = 0) -> int:
         """How many drafts of the head to make; 0 = none."""
         best, gain = self._best(self._head.probability, most, other_rows, self._shared.draft_s)
-        return best if gain >= LEAST_GAIN else 0
+        if gain >= LEAST_GAIN:
+            self._head_idle = 0
+            return best
+        if self._trial_left:
+            self._trial_left -= 1
+            return min(most, EXPLORED)
+        self._head_idle += 1
+        if self._head_idle >= HEAD_IDLE:
+            self.uses_head = False
+        return 0
+
+    def _pays_head(self) -> bool:
+        """Whether drafts of the head are known to be worth their time."""
+        _, gain = self._best(self._head.probability, MOST_OF_HEAD, 0, self._shared.draft_s)
+        return gain >= LEAST_GAIN
 
     def ngram_length(self, most: int, other_rows: int = 0) -> int:
         """How many drafts of the n-gram caches to verify; 0 = none."""

@@ -5,6 +5,10 @@ import pytest
 from engine.decode.draft.costs import ModelBytes, PassCosts
 from engine.decode.draft.policy import (
     EXPLORE_EVERY,
+    EXPLORED,
+    HEAD_IDLE,
+    HEAD_TRIAL,
+    HEAD_TRIED_EVERY,
     LONG_BLOCK,
     SHORT_BLOCK,
     Counts,
@@ -28,6 +32,12 @@ def measured(costs, num_rows, seconds):
     """Twice: the first pass of a kind prepares what the others use."""
     costs.note(num_rows, 100 * seconds)
     costs.note(num_rows, seconds)
+
+
+def measured_head(shared, seconds):
+    """Twice, for the same reason."""
+    shared.note_head(1, 100 * seconds)
+    shared.note_head(1, seconds)
 
 
 def trained(request, num_matched, share, windows=200, drafts=4):
@@ -103,10 +113,10 @@ def test_where_rows_are_dear_only_sure_matches_are_drafted():
 
 def test_the_head_drafts_no_longer_than_its_drafts_are_worth():
     shared = policy(times=[(1, 0.010), (2, 0.011), (3, 0.012), (4, 0.013)])
-    shared.note_head(1, 0.001)
+    measured_head(shared, 0.001)
     assert shared.for_request().head_length(3) == 2
     dear = policy(times=[(1, 0.010), (2, 0.018), (3, 0.026), (4, 0.034)])
-    dear.note_head(1, 0.001)
+    measured_head(dear, 0.001)
     assert dear.for_request().head_length(3) == 0
 
 
@@ -122,3 +132,52 @@ def test_counts_forget():
 @pytest.mark.parametrize(("probability", "tokens"), [(0.0, 1.0), (1.0, 16.0), (0.5, 2.0)])
 def test_tokens_of_a_window_are_a_geometric_sum(probability, tokens):
     assert expected_tokens(probability, 15) == pytest.approx(tokens, abs=1e-4)
+
+
+def head_windows(request, count, right):
+    """Windows of a request, with what the head should draft in each; it is right or never."""
+    lengths = []
+    for _ in range(count):
+        length = request.head_length(3)
+        lengths.append(length)
+        if length:
+            request.note_head(length, length if right else 0)
+    return lengths
+
+
+def test_a_head_that_does_not_pay_rests_soon_and_is_tried_again_briefly():
+    shared = policy(times=[(1, 0.010), (2, 0.011), (3, 0.012), (4, 0.013)])
+    measured_head(shared, 0.002)
+    assert shared.for_request().begin_head(100)  # it may pay, nothing was counted yet
+    while (request := shared.for_request()).begin_head(100):
+        head_windows(request, 40, right=False)
+        assert not request.uses_head
+    shared.num_without_head = 0
+    began = []
+    for i in range(2 * HEAD_TRIED_EVERY):
+        request = shared.for_request()
+        if request.begin_head(100):
+            began.append(i)
+            assert head_windows(request, HEAD_TRIAL + HEAD_IDLE, right=False) == (
+                [EXPLORED] * HEAD_TRIAL + [0] * HEAD_IDLE
+            )
+            assert not request.uses_head
+    assert began == [HEAD_TRIED_EVERY - 1, 2 * HEAD_TRIED_EVERY - 1]
+
+
+def test_a_head_that_pays_by_now_is_found_by_a_trial():
+    shared = policy(times=[(1, 0.010), (2, 0.011), (3, 0.012), (4, 0.013)])
+    measured_head(shared, 0.002)
+    head_windows(shared.for_request(), 30, right=False)
+    for _ in range(40 * HEAD_TRIED_EVERY):
+        request = shared.for_request()
+        if request.begin_head(100):
+            head_windows(request, 40, right=True)
+    assert shared.for_request().begin_head(100)
+    assert shared.for_request().head_length(3) > 0
+
+
+def test_a_long_prompt_is_not_read_by_the_head_for_a_trial():
+    shared = policy(times=[(1, 0.010), (2, 0.018), (3, 0.026)])
+    measured_head(shared, 0.02)
+    assert not any(shared.for_request().begin_head(100_000) for _ in range(3 * HEAD_TRIED_EVERY))
