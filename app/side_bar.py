@@ -5,7 +5,7 @@ It folds to icons when the window is narrow.
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import (
     QButtonGroup,
@@ -109,7 +109,16 @@ class SideBar(QFrame):
         if event.type() is QEvent.Type.LanguageChange:
             self._say()
             self.card.show_state(self._state)
+        elif event.type() is QEvent.Type.PaletteChange:
+            QTimer.singleShot(0, self, self._restyle)
         super().changeEvent(event)
+
+    def _restyle(self) -> None:
+        """Widgets with a style sheet keep the colours that they were made in (seen 2026-11-30)."""
+        for button in self._buttons.values():
+            button.setStyleSheet("")
+            button.setPalette(QPalette())
+            button.setStyleSheet(_STYLE)
 
     def _make_button(self, icon: str) -> QToolButton:
         button = QToolButton()
