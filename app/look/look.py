@@ -58,7 +58,7 @@ _LIGHT: tuple[tuple[_Roles, str], ...] = (
 )
 # Fusion draws edges in a darker shade of the window's colour: in the dark nobody sees an empty check box
 # (2026-11-30). These classes use that colour for nothing else, so they are told of a lighter window.
-_EDGED = ("QCheckBox", "QRadioButton", "QLineEdit", "QAbstractSpinBox")
+_EDGED = (b"QCheckBox", b"QRadioButton", b"QLineEdit", b"QAbstractSpinBox")
 _EDGE_SOURCE = "#b4b8be"
 _DISABLED = {True: "#808080", False: "#8a8f93"}
 
