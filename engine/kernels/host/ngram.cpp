@@ -108,8 +108,8 @@ static inline void count(NgramTable* t, u64 key, i32 token, u32 times) {
   }
   pair->count += times;
   gram->total += times;
-  if (gram->top_count == 0 || pair->count > gram->top_count ||
-      (pair->count == gram->top_count && token == gram->top)) {
+  // Of equally frequent successors the newest: what was said last is said again more often.
+  if (pair->count >= gram->top_count) {
     gram->top = token;
     gram->top_count = (u32)pair->count;
   }
@@ -148,32 +148,73 @@ static const u32 kLaxPercent[kOrders] = {66, 50, 50, 50};
 static const u32 kStrictTotal[kOrders] = {4, 3, 2, 2};
 static const u32 kStrictPercent[kOrders] = {75, 66, 66, 66};
 
-static inline i32 best_of(const NgramTable* t, const i32* end, i64 known, const u32* totals,
-                          const u32* percents) {
-  for (i64 order = known < kOrders ? known : kOrders; order >= 1; --order) {
-    const Gram* gram = gram_place(t, key_of(end, order));
-    if (gram->key == 0 || gram->total < totals[order - 1]) continue;
-    if ((u64)100 * gram->top_count < (u64)percents[order - 1] * gram->total) continue;
-    return gram->top;
-  }
-  return -1;
-}
-
 static inline u64 static_hash(i32 a, i32 b) {
   return mixed(((u64)(u32)a << 32 | (u32)b) * 0x9E3779B97F4A7C15ull);
 }
 
-static inline i32 best_static(const StaticTable* t, i32 a, i32 b) {
+static inline const StaticSlot* find_static(const StaticTable* t, i32 a, i32 b) {
   i64 at = (i64)(static_hash(a, b) & (u64)t->mask);
   for (i64 tried = 0; tried <= t->mask; ++tried, at = (at + 1) & t->mask) {
     const StaticSlot* slot = t->slots + at;
-    if (slot->successors == 0) return -1;
-    if (slot->a != a || slot->b != b) continue;
-    if (slot->total < kStrictTotal[1]) return -1;
-    if (slot->successors == 1) return (i32)slot->first;
-    if ((i64)slot->first >= t->num_entries) return -1;  // a damaged file
-    const StaticEntry best = t->entries[slot->first];
-    return (u64)100 * best.count >= (u64)kStrictPercent[1] * slot->total ? best.token : -1;
+    if (slot->successors == 0) return nullptr;
+    if (slot->a == a && slot->b == b) return slot;
+  }
+  return nullptr;
+}
+
+// The number of a slot's successors that are in the file, `*out` the first of them; those with the
+// most counts come first.
+static inline i64 entries_of(const StaticTable* t, const StaticSlot* slot, StaticEntry* single,
+                             const StaticEntry** out) {
+  if (slot->successors == 1) {
+    *single = {(i32)slot->first, slot->total};
+    *out = single;
+    return 1;
+  }
+  if ((i64)slot->first >= t->num_entries) return 0;  // a damaged file
+  *out = t->entries + slot->first;
+  const i64 room = t->num_entries - (i64)slot->first;
+  return (i64)slot->successors < room ? (i64)slot->successors : room;
+}
+
+static inline i32 best_static(const StaticTable* t, const StaticSlot* slot) {
+  StaticEntry single;
+  const StaticEntry* entries;
+  if (slot->total < kStrictTotal[1] || entries_of(t, slot, &single, &entries) == 0) return -1;
+  return (u64)100 * entries->count >= (u64)kStrictPercent[1] * slot->total ? entries->token : -1;
+}
+
+constexpr i64 kMostWeighed = 8;  // successors of a corpus that are compared with those of a sequence
+
+// What came most often behind the newest tokens. Where the corpus knows the newest two, what it saw
+// behind them counts a hundredfold, as in llama.cpp: it confirms some successors and not others.
+static inline i32 best_of(const NgramTable* t, const i32* end, i64 known, const u32* totals,
+                          const u32* percents, const StaticTable* file, const StaticSlot* slot) {
+  StaticEntry single;
+  const StaticEntry* entries = nullptr;
+  i64 num_entries = slot ? entries_of(file, slot, &single, &entries) : 0;
+  if (num_entries > kMostWeighed) num_entries = kMostWeighed;
+  for (i64 order = known < kOrders ? known : kOrders; order >= 1; --order) {
+    const u64 key = key_of(end, order);
+    const Gram* gram = gram_place(t, key);
+    if (gram->key == 0 || gram->total < totals[order - 1]) continue;
+    i32 token = gram->top;
+    u64 times = gram->top_count, best = times;
+    for (i64 i = 0; i < num_entries; ++i) {
+      u64 found = gram->top_count;
+      if (entries[i].token != gram->top) {
+        const Pair* pair = pair_place(t, pair_key(key, entries[i].token));
+        found = pair->key ? pair->count : 0;
+      }
+      const u64 weight = found * 100 * entries[i].count;
+      if (weight > best) {
+        best = weight;
+        token = entries[i].token;
+        times = found;
+      }
+    }
+    if (100 * times < (u64)percents[order - 1] * gram->total) continue;
+    return token;
   }
   return -1;
 }
@@ -183,12 +224,17 @@ static inline i32 best_static(const StaticTable* t, i32 a, i32 b) {
 // of the tables may be null. Returns how many were drafted.
 STRATUM_API i64 stratum_ngram_draft(const NgramTable* own, const NgramTable* others,
                                     const StaticTable* file, i32* recent, i64 known, i64 most) {
+  if (known < 2) return 0;  // as in llama.cpp: a single token tells too little
   i64 n = 0;
   for (; n < most; ++n) {
     const i32* end = recent + known + n;
-    i32 token = own ? best_of(own, end, known + n, kLaxTotal, kLaxPercent) : -1;
-    if (token < 0 && others) token = best_of(others, end, known + n, kStrictTotal, kStrictPercent);
-    if (token < 0 && file && known + n >= 2) token = best_static(file, end[-2], end[-1]);
+    const i64 length = known + n;
+    const StaticSlot* slot = file && length >= 2 ? find_static(file, end[-2], end[-1]) : nullptr;
+    i32 token = own ? best_of(own, end, length, kLaxTotal, kLaxPercent, file, slot) : -1;
+    if (token < 0 && others) {
+      token = best_of(others, end, length, kStrictTotal, kStrictPercent, file, slot);
+    }
+    if (token < 0 && slot) token = best_static(file, slot);
     if (token < 0) break;
     recent[known + n] = token;
   }
