@@ -58,7 +58,7 @@ _LIGHT: tuple[tuple[_Roles, str], ...] = (
 )
 # Fusion draws edges in a darker shade of the window's colour: in the dark nobody sees an empty check box
 # (2026-11-30). These classes use that colour for nothing else, so they are told of a lighter window.
-_EDGED = (b"QCheckBox", b"QRadioButton", b"QLineEdit", b"QAbstractSpinBox")
+_EDGED = ("QCheckBox", "QRadioButton", "QLineEdit", "QAbstractSpinBox")
 _EDGE_SOURCE = "#b4b8be"
 _DISABLED = {True: "#808080", False: "#8a8f93"}
 
@@ -127,7 +127,9 @@ class Look(QObject):
             self._app.setPalette(palette)
             has_edges = not self._is_dark or palette == self._system_palette
             for name in _EDGED:
-                self._app.setPalette(palette if has_edges else edged(palette), name)
+                colours = palette if has_edges else edged(palette)
+                # PySide takes text alone, its stubs know bytes alone.
+                self._app.setPalette(colours, name)  # type: ignore[arg-type]
             recolour()
         if was_dark != self._is_dark:
             self.changed.emit()
