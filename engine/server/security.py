@@ -27,7 +27,14 @@ DOCKER_HOST = "host.docker.internal"
 MIN_KEY_CHARS = 16
 # What pages of other origins may read of an answer's headers, beside the usual ones.
 EXPOSED_HEADERS = (
-    *("x-request-id", "x-seed", "x-sampling", "x-fit-max-tokens", "x-ignored-tools", "x-schema-ignored"),
+    *(
+        "x-request-id",
+        "x-seed",
+        "x-sampling",
+        "x-fit-max-tokens",
+        "x-ignored-tools",
+        "x-schema-ignored",
+    ),
     *("openai-processing-ms", "retry-after", "x-should-retry"),
 )
 
