@@ -8,10 +8,13 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QPlainTextEdit, QToolButton
+from shiboken6 import Shiboken
 
 from app.chat.activity import Activity, Phase
+from app.chat.view.markdown.blocks import Formula
 from app.chat.view.transcript.block_views import TextView
 from app.chat.view.transcript.code_view import CodeView
+from app.chat.view.transcript.formulas import Formulas
 from app.chat.view.transcript.rows import BodyRow, WidgetRow
 from app.chat.view.transcript.widgets import MessageAction, StatusLine, ThinkingHead, ToolCard
 from app.chat.view.words import stats_details
@@ -412,6 +415,17 @@ def test_every_button_has_a_name_for_screen_readers(transcript, fill):
     fill(transcript, ["q", CODE], thinking="Hm.")
     for button in transcript.findChildren(QToolButton):
         assert button.text() or button.accessibleName()
+
+
+def test_a_transcript_that_is_gone_leaves_no_thread_that_draws_formulas(qtbot):
+    formulas = Formulas()
+    formulas.get(Formula("x^2", is_display=False), 14.0, "#000000")
+    thread = formulas._thread
+    qtbot.waitUntil(lambda: formulas.is_idle, timeout=60_000)
+    assert thread.is_alive()
+    Shiboken.delete(formulas)
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_formulas_are_drawn_when_they_are_complete(transcript, fill):

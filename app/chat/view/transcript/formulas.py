@@ -78,9 +78,12 @@ class Formulas(QObject):
         super().__init__(parent)
         self._known: OrderedDict[Key, Drawing | None] = OrderedDict()
         self._asked: set[Key] = set()
-        self._queue: queue.SimpleQueue[Key] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Key | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._one_done.connect(self._keep)
+        # Another language makes the transcript anew: without this each one left a thread that waited.
+        asked = self._queue
+        self.destroyed.connect(lambda: asked.put(None))
 
     def get(self, formula: Formula, size: float, colour: str) -> Drawing | None:
         """The drawing, or None when it is not there yet or cannot be made."""
@@ -105,8 +108,7 @@ class Formulas(QObject):
         return not self._asked
 
     def _work(self) -> None:
-        while True:
-            key = self._queue.get()
+        while (key := self._queue.get()) is not None:
             drawing = draw(*key)
             try:
                 self._one_done.emit(key, drawing)
