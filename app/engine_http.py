@@ -67,9 +67,23 @@ class EngineHttp:
     """
 
     def __init__(self, address: EngineAddress | None = None) -> None:
-        self.address = address
+        self._address = address
         self._idle: list[requests.Session] = []
         self._lock = threading.Lock()
+
+    @property
+    def address(self) -> EngineAddress | None:
+        """See above."""
+        return self._address
+
+    @address.setter
+    def address(self, address: EngineAddress | None) -> None:
+        with self._lock:
+            is_elsewhere = _url(address) != _url(self._address)
+            self._address = address
+        if is_elsewhere:
+            # Every engine that ended left two sockets that nobody closed (2026-11-30).
+            self.close()
 
     def close(self) -> None:
         """Close the connections that are not in use."""
@@ -151,7 +165,7 @@ class EngineHttp:
         headers = {} if body is None else {"Content-Type": "application/json"}
         if address.api_key is not None:
             headers["Authorization"] = f"Bearer {address.api_key}"
-        with self._session() as session:
+        with self._session(address.base_url) as session:
             try:
                 response = session.request(
                     method,
@@ -170,7 +184,7 @@ class EngineHttp:
                 yield response
 
     @contextlib.contextmanager
-    def _session(self) -> Iterator[requests.Session]:
+    def _session(self, base_url: str) -> Iterator[requests.Session]:
         """A session that no other request uses meanwhile."""
         import requests  # noqa: PLC0415  # see above
 
@@ -183,7 +197,15 @@ class EngineHttp:
             yield session
         finally:
             with self._lock:
-                self._idle.append(session)
+                is_kept = base_url == _url(self._address)
+                if is_kept:
+                    self._idle.append(session)
+            if not is_kept:
+                session.close()
+
+
+def _url(address: EngineAddress | None) -> str | None:
+    return None if address is None else address.base_url
 
 
 def connection_error(error: requests.RequestException, address: EngineAddress) -> EngineHttpError:

@@ -8,6 +8,7 @@ import socket
 import threading
 
 import pytest
+import requests
 
 from app.engine_http import EngineAddress, EngineHttp, EngineHttpError
 
@@ -171,3 +172,23 @@ def test_the_address_may_change_while_it_is_used(server, client):
 def test_no_proxy_of_the_environment_is_asked(server, client, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert client.get("/ok") == {"a": 1}
+
+
+def test_connections_to_an_engine_that_ended_are_closed(server, client, monkeypatch):
+    closed = []
+    close = requests.Session.close
+    monkeypatch.setattr(
+        requests.Session, "close", lambda session: (closed.append(session), close(session))
+    )
+    client.get("/ok")
+    here = client.address
+    client.address = EngineAddress(here.base_url, "another-key")
+    assert closed == []  # the same engine
+    client.address = None
+    assert len(closed) == 1
+    client.address = here
+    with client.stream("/ok", {}) as response:
+        client.address = EngineAddress("http://127.0.0.1:9")
+        assert len(closed) == 1  # it is in use
+        assert response.json() == {"a": 1}
+    assert len(closed) == 2
