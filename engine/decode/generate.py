@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from engine.core.errors import EngineError
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.draft.drafting import Drafting
-from engine.sequence.scheduler import Event, LanguageModel, Scheduler, SchedulerLimits
+from engine.sequence.language_model import LanguageModel
+from engine.sequence.scheduler import Event, Scheduler, SchedulerLimits
 from engine.worker.messages import (
     Done,
     PromptProgress,

@@ -19,9 +19,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,13 +31,13 @@ from engine.decode.draft.drafting import Computed, Drafting
 from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
 from engine.decode.verify import Verified, verify
-from engine.ops.base import CHUNK_TOKENS
-from engine.sequence.batch import Batch, BatchEntry, LogitsWanted, PassResult
+from engine.sequence.batch import Batch, PassResult
+from engine.sequence.language_model import LanguageModel, Passes
 from engine.sequence.pass_budget import PassBudget
+from engine.sequence.pass_parts import Part, chunk_rows, is_in_vain
 from engine.sequence.running_request import WINDOW_ROWS, RunningRequest
 from engine.sequence.session_visit import Visit
 from engine.sequence.sessions import SessionFigures, Sessions
-from engine.sequence.state import SequenceState
 from engine.worker.messages import (
     Done,
     PromptProgress,
@@ -53,23 +52,6 @@ logger = logging.getLogger(__name__)
 
 FloatArray = npt.NDArray[np.float32]
 Event = PromptProgress | Tokens | Done
-
-
-class Passes(Protocol):
-    """Computes passes, one at a time."""
-
-    def layers(self, batch: Batch) -> Generator[int, None, PassResult]:
-        """A pass, one layer per step; leaving it abandons the pass without a trace."""
-
-
-class LanguageModel(Passes, Protocol):
-    """What the scheduler needs of a model."""
-
-    def new_sequence(self) -> SequenceState:
-        """An empty sequence, or a ResourceError."""
-
-    def new_lane(self, max_rows: int) -> Passes:
-        """For passes of at most so many rows, while one of the model's own is left open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +76,6 @@ class SchedulerLimits:
     def max_rows(self) -> int:
         """Most rows of a pass; the model's buffers must hold them."""
         return self.prompt_chunk + self.parallel
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """A request's rows of a pass."""
-
-    request: RunningRequest
-    num_rows: int
-    drafts: Sequence[int] = ()  # rows behind them, which may turn out to be wrong
-
-    @property
-    def is_last(self) -> bool:
-        """Whether these rows complete what is to be computed, so that a token can be chosen."""
-        return self.num_rows == self.request.num_pending
-
-    @property
-    def num_computed(self) -> int:
-        """Rows with those of drafts."""
-        return self.num_rows + len(self.drafts)
 
 
 class Scheduler:
@@ -338,7 +301,7 @@ class Scheduler:
 
     # -- what a pass computes --------------------------------------------------------------------
 
-    def _choose_parts(self) -> list[_Part]:
+    def _choose_parts(self) -> list[Part]:
         """The next pass: all short steps, and prompts; one of the two when these take long."""
         windows = self._windows()
         if len(windows) == len(self._running):
@@ -356,10 +319,10 @@ class Scheduler:
         """Whether now is nearer to the end of the slice than after another layer of that time."""
         return self._clock() - self._window_at + layer_s / 2 >= self._budget.slice_s
 
-    def _windows(self) -> list[_Part]:
+    def _windows(self) -> list[Part]:
         """Short steps of all that are not in the open pass."""
         room = min(self._limits.prompt_chunk, WINDOW_ROWS)  # besides one row for each
-        parts: list[_Part] = []
+        parts: list[Part] = []
         for request in self._running:
             if request.shortage or request.is_held or request in self._open:
                 continue
@@ -371,10 +334,10 @@ class Scheduler:
             if self._drafting is not None and num_rows == 1:
                 drafts = self._drafting.drafts_of(request, room)
                 room -= len(drafts)
-            parts.append(_Part(request, num_rows, drafts))
+            parts.append(Part(request, num_rows, drafts))
         return parts
 
-    def _prompts(self, room: int) -> list[_Part]:
+    def _prompts(self, room: int) -> list[Part]:
         """Pieces of prompts; who was served longest ago comes first."""
         ready: list[RunningRequest] = []
         ahead: list[Visit] = []  # of requests whose prompts are read before
@@ -386,20 +349,20 @@ class Scheduler:
             if not request.visit.should_wait(ahead):
                 ahead.append(request.visit)
                 ready.append(request)
-        parts: list[_Part] = []
+        parts: list[Part] = []
         for request in sorted(ready, key=lambda request: request.served):
             length = request.state.length
             num_rows = chunk_rows(length, request.num_pending, room, self._limits.prompt_chunk)
             if length < len(request.start.prompt):
                 num_rows = min(num_rows, request.visit.next_stop(length) - length)
             if num_rows:
-                parts.append(_Part(request, num_rows))
+                parts.append(Part(request, num_rows))
                 room -= num_rows
         return parts
 
     # -- passes ----------------------------------------------------------------------------------
 
-    def _run(self, parts: Sequence[_Part]) -> None:
+    def _run(self, parts: Sequence[Part]) -> None:
         try:
             result = self._compute(parts)
         except EngineError as error:
@@ -432,7 +395,7 @@ class Scheduler:
             if not part.request.is_cancelled and outcome is not None:
                 self._send(part.request, outcome)
 
-    def _choose(self, part: _Part, logits: FloatArray) -> Verified | EngineError | None:
+    def _choose(self, part: Part, logits: FloatArray) -> Verified | EngineError | None:
         """Choose what follows a part, and commit what is part of the answer by now.
 
         Args:
@@ -471,7 +434,7 @@ class Scheduler:
 
     def _tell_drafting(
         self,
-        parts: Sequence[_Part],
+        parts: Sequence[Part],
         firsts: Sequence[int],
         chosen: Sequence[Verified | EngineError | None],
         result: PassResult,
@@ -491,16 +454,9 @@ class Scheduler:
         if computed:
             drafting.tell(computed, len(parts) - len(computed))
 
-    def _compute(self, parts: Sequence[_Part]) -> PassResult | None:
+    def _compute(self, parts: Sequence[Part]) -> PassResult | None:
         """The result, or None when the pass was left because of a cancelled request."""
-        batch = Batch(
-            BatchEntry(
-                part.request.state,
-                _rows_of(part),
-                _logits_of(part),
-            )
-            for part in parts
-        )
+        batch = Batch(part.entry() for part in parts)
         self._has_windows_alone = False
         if self._open:
             return self._compute_meanwhile(batch, parts)
@@ -513,7 +469,7 @@ class Scheduler:
         finally:
             self._open = frozenset()
 
-    def _compute_openly(self, batch: Batch, parts: Sequence[_Part]) -> PassResult | None:
+    def _compute_openly(self, batch: Batch, parts: Sequence[Part]) -> PassResult | None:
         """A pass that is left for others between its layers."""
         layers = self._model.layers(batch)
         pass_s = longest_s = 0.0
@@ -529,9 +485,9 @@ class Scheduler:
             layer_s = self._clock() - began_at
             pass_s, longest_s = pass_s + layer_s, max(longest_s, layer_s)
             self._between_layers()
-            if not _is_in_vain(parts):
+            if not is_in_vain(parts):
                 self._serve_windows(layer_s)
-            if _is_in_vain(parts):
+            if is_in_vain(parts):
                 layers.close()
                 return None
         now = self._clock()
@@ -541,7 +497,7 @@ class Scheduler:
         self._has_windows_alone = is_windows_alone
         return result
 
-    def _compute_meanwhile(self, batch: Batch, parts: Sequence[_Part]) -> PassResult | None:
+    def _compute_meanwhile(self, batch: Batch, parts: Sequence[Part]) -> PassResult | None:
         """A short pass while another one is open."""
         if self._lane is None:
             self._lane = self._model.new_lane(self._limits.parallel + WINDOW_ROWS)
@@ -553,7 +509,7 @@ class Scheduler:
                 result: PassResult = end.value
                 return result
             self._between_layers()
-            if _is_in_vain(parts):
+            if is_in_vain(parts):
                 layers.close()
                 return None
 
@@ -602,37 +558,3 @@ class Scheduler:
         total = len(request.start.prompt)
         read = min(request.state.length + more_rows, total)
         self._emit(PromptProgress(request.start.request_id, read, total, request.visit.num_cached))
-
-
-def chunk_rows(length: int, num_pending: int, room: int, prompt_chunk: int) -> int:
-    """Rows of a prompt that go into a pass with room for `room` rows; 0 = wait.
-
-    A cut that is not the prompt's end lies at a multiple of 64 positions (unless passes are smaller
-    than that anyway).
-
-    >>> chunk_rows(0, 300, 256, 256), chunk_rows(256, 44, 256, 256), chunk_rows(0, 300, 212, 256)
-    (256, 44, 192)
-    """
-    if num_pending <= room or prompt_chunk < CHUNK_TOKENS:
-        return min(num_pending, room)
-    stop = (length + room) // CHUNK_TOKENS * CHUNK_TOKENS
-    return max(0, stop - length)
-
-
-def _rows_of(part: _Part) -> Sequence[int]:
-    """Tokens to compute."""
-    tokens = part.request.tokens[part.request.state.length :][: part.num_rows]
-    return [*tokens, *part.drafts] if part.drafts else tokens
-
-
-def _logits_of(part: _Part) -> LogitsWanted:
-    """Where a token is chosen: behind the newest token and behind every draft."""
-    if part.drafts:
-        return LogitsWanted.ALL  # drafts follow one token alone
-    return LogitsWanted.LAST if part.is_last else LogitsWanted.NONE
-
-
-def _is_in_vain(parts: Sequence[_Part]) -> bool:
-    """Whether a pass is better left: a prompt in it, or everything, has been cancelled."""
-    cancelled = [part for part in parts if part.request.is_cancelled]
-    return any(part.num_rows > 1 for part in cancelled) or len(cancelled) == len(parts)

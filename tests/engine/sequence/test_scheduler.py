@@ -9,7 +9,8 @@ import pytest
 
 from engine.core.errors import ResourceError
 from engine.sequence.batch import Batch, LogitsWanted, PassResult, logit_rows
-from engine.sequence.scheduler import Scheduler, SchedulerLimits, chunk_rows
+from engine.sequence.pass_parts import chunk_rows
+from engine.sequence.scheduler import Scheduler, SchedulerLimits
 from engine.worker.messages import Done, PromptProgress, SamplingParams, Start, Tokens
 
 VOCAB = 50

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import math
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt, QUrl
@@ -60,7 +61,7 @@ class Surroundings:
         return self.theme.muted if self.is_muted else self.theme.text
 
 
-class BlockView:
+class BlockView(ABC):
     """Base of all views.
 
     Attributes:
@@ -104,9 +105,9 @@ class BlockView:
         return bool(getattr(self.block, "formulas", ())) or isinstance(self.block, FormulaBlock)
 
     @property
+    @abstractmethod
     def plain(self) -> str:
         """The text, for copying."""
-        raise NotImplementedError
 
     @property
     def length(self) -> int:
@@ -185,8 +186,9 @@ class BlockView:
 
     # -- what kinds differ in ----------------------------------------------------------------------
 
+    @abstractmethod
     def _make(self, width: float, with_: Surroundings) -> QTextDocument:
-        raise NotImplementedError
+        """The block as a document of that width."""
 
     def _inner_width(self, width: float, with_: Surroundings) -> float:  # noqa: ARG002
         return width

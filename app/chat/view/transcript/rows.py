@@ -7,6 +7,7 @@ a widget that exists only while it is seen.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ class Control:
     make: Callable[[QWidget], QWidget]
 
 
-class Row:
+class Row(ABC):
     """Base of all rows.
 
     Attributes:
@@ -56,19 +57,19 @@ class Row:
         self.is_measured = False
         self.is_in_bubble = False
 
+    @abstractmethod
     def estimate(self, width: float, with_: Surroundings) -> None:
         """Guess the height."""
-        raise NotImplementedError
 
+    @abstractmethod
     def measure(self, width: float, with_: Surroundings) -> None:
         """Find out the height."""
-        raise NotImplementedError
 
     def forget(self) -> None:
         """The width or the colours changed: measure and draw anew."""
         self.is_measured = False
 
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027  # most rows have nothing to free
         """It is no longer seen: keep the height, free the rest."""
 
     @property
