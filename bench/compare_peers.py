@@ -29,9 +29,11 @@ from engine.core.errors import EngineError
 from engine.core.gguf_header import read_model_header
 from engine.core.machine import probe_machine
 
+# Without drafts: kernels are compared, and an answer of a few guessed tokens comes in one event.
 OURS = (
     f"{shlex.quote(sys.executable)} -m engine serve --model {{model}} --port {{port}} "
-    "--threads {threads} --context {context} --parallel 1"
+    "--threads {threads} --context {context} --parallel 1 "
+    "--no-spec-lookup --spec-mtp 0"
 )
 LLAMA_CPP = (
     "llama-server --model {model} --port {port} --threads {threads} --ctx-size {context} "

@@ -21,8 +21,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from engine.bench import TokenReader, bytes_per_token  # noqa: E402  # needs the path
+from engine.bench import TokenReader  # noqa: E402  # needs the path
 from engine.core.config import BUNDLED_MODEL, RunConfig  # noqa: E402
+from engine.core.model_numbers import numbers_of_header  # noqa: E402
 from engine.ops.host_recording import RecordedCalls, RunCalls  # noqa: E402
 from engine.sequence.batch import Batch, BatchEntry  # noqa: E402
 from engine.worker.loading import load_model  # noqa: E402
@@ -42,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
     config = RunConfig(model=arguments.model, threads=arguments.threads, context=context)
     loaded = load_model(config, parallel=1)
     model = loaded.model
-    reader = TokenReader(loaded, bytes_per_token(loaded.header, model.config))
+    reader = TokenReader(loaded, numbers_of_header(loaded.header, config).active_bytes)
     sequence = model.new_sequence()
     rng = np.random.default_rng(1)
     vocab_size = loaded.limits.vocab_size
@@ -63,7 +64,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0, ""
 
     RecordedCalls.run = run  # type: ignore[method-assign]
-    tokens, reads = [], []
+    tokens: list[float] = []
+    reads: list[float] = []
     for token in rng.integers(0, vocab_size, arguments.tokens).tolist():
         began_at = time.perf_counter()
         model.forward(Batch([BatchEntry(sequence, [token])]))

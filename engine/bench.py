@@ -23,7 +23,6 @@ from engine.decode.generate import generate
 from engine.worker.messages import SamplingParams
 
 if TYPE_CHECKING:
-    from engine.core.gguf_header import ModelHeader
     from engine.core.model_config import ModelConfig
     from engine.worker.loading import LoadedModel
 
@@ -141,29 +140,6 @@ def median_speed(speeds: Sequence[Speed]) -> Speed:
     )
 
 
-def bytes_per_token(header: ModelHeader, model: ModelConfig) -> int:
-    """Bytes of weights that decoding one token reads.
-
-    Of experts those that are used, of tables (embedding, n-grams) the rows that are looked up, of
-    the rest everything but the draft layer.
-    """
-    is_tied = "output.weight" not in header.tensors
-    total = 0.0
-    for name, (_, info) in header.tensors.items():
-        if ".nextn." in name or _layer_of(name) >= model.num_layers:
-            continue
-        if "_exps." in name:
-            total += info.num_bytes * model.num_experts_used / model.num_experts
-        elif name == "token_embd.weight" and not is_tied:
-            total += info.num_bytes / info.shape[0]
-        elif name == "per_layer_token_embd.weight":
-            num_rows = model.ple.num_heads * len(model.ple.layers) if model.ple is not None else 0
-            total += info.num_bytes * num_rows / info.shape[0]
-        else:
-            total += info.num_bytes
-    return round(total)
-
-
 def context_bytes_per_token(model: ModelConfig, kv_type: KvType, context: int) -> int:
     """Bytes that decoding one token reads of what its context left behind (spec 4.4 and 4.5).
 
@@ -179,9 +155,3 @@ def context_bytes_per_token(model: ModelConfig, kv_type: KvType, context: int) -
     return sum(
         state if kind is LayerKind.DELTA else keys_and_values + index for kind in model.layer_kinds
     )
-
-
-def _layer_of(name: str) -> int:
-    """The layer that a tensor belongs to; -1 for those of none."""
-    parts = name.split(".")
-    return int(parts[1]) if parts[0] == "blk" and len(parts) > 1 and parts[1].isdecimal() else -1

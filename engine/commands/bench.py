@@ -127,6 +127,7 @@ class _Plan:
 def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
     from engine import bench  # noqa: PLC0415
     from engine.core.machine import probe_machine  # noqa: PLC0415
+    from engine.core.model_numbers import numbers_of_header  # noqa: PLC0415
 
     machine = probe_machine()
     num_threads = getattr(loaded.ops, "num_threads", config.threads or machine.physical_cores)
@@ -134,7 +135,7 @@ def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
     runs = [bench.measure_speed(loaded, plan.num_prompt, plan.num_gen) for _ in range(plan.repeat)]
     peak, private = peak_resident_bytes(), private_bytes()
     model = loaded.model.config
-    num_bytes = bench.bytes_per_token(loaded.header, model)
+    num_bytes = numbers_of_header(loaded.header, config).active_bytes
     # Only now, because it takes memory.
     reader = bench.TokenReader(loaded, num_bytes)
     lengths = plan.fills or (plan.num_prompt,)

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from engine.core.errors import EngineError, ResourceError
+from engine.core.model_numbers import numbers_of_header
 from engine.core.settings import load_settings
 from engine.decode.draft.costs import ModelBytes, PassCosts
 from engine.decode.draft.drafting import Drafting, DraftSettings
@@ -73,17 +74,12 @@ def _ngram_sources(header: ModelHeader, config: RunConfig) -> NgramSources | Non
 
 
 def model_bytes(model: Model, header: ModelHeader) -> ModelBytes:
-    """Bytes that a token reads, of experts and of the rest (tables are read by rows: nothing)."""
-    config = model.config
-    dense = experts = 0.0
-    by_rows = {"token_embd.weight", "per_layer_token_embd.weight"}
-    if "output.weight" not in header.tensors:
-        by_rows.discard("token_embd.weight")
-    for name, (_, info) in header.tensors.items():
-        if ".nextn." in name or name.startswith(f"blk.{config.num_layers}.") or name in by_rows:
-            continue
-        if "_exps." in name:
-            experts += info.num_bytes * config.num_experts_used / config.num_experts
-        else:
-            dense += info.num_bytes
-    return ModelBytes(dense, experts, config.num_experts, config.num_experts_used)
+    """Bytes that a token reads, of experts and of the rest."""
+    numbers, config = numbers_of_header(header), model.config
+    share = config.num_experts_used / config.num_experts if config.num_experts else 0.0
+    return ModelBytes(
+        numbers.dense_bytes,
+        numbers.expert_bytes * share,
+        config.num_experts,
+        config.num_experts_used,
+    )
