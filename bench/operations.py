@@ -50,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for token in rng.integers(0, vocab_size, arguments.prompt_tokens).tolist():
         model.forward(Batch([BatchEntry(sequence, [token])]))
         sequence.commit(1)
-    seconds: collections.Counter[str] = collections.Counter()
+    seconds: dict[str, float] = collections.defaultdict(float)
     calls: collections.Counter[str] = collections.Counter()
 
     def run(self: RecordedCalls, first: int, stop: int, run_calls: RunCalls) -> tuple[int, str]:
@@ -78,7 +78,7 @@ def main(words: Sequence[str] | None = None) -> int:
     print(f"its bytes alone {statistics.median(reads) * 1000:.2f} ms ({sum(reads) / whole:.0%})")
     print("| operation | calls | ms a token | share |\n| --- | ---: | ---: | ---: |")
     count = len(tokens)
-    for name, total in seconds.most_common():
+    for name, total in sorted(seconds.items(), key=lambda item: -item[1]):
         each = calls[name] / count
         print(f"| {name} | {each:.0f} | {total / count * 1000:.3f} | {total / whole:.1%} |")
     rest = whole - sum(seconds.values())

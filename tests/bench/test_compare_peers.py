@@ -9,7 +9,7 @@ import pytest
 from bench.compare_peers import OURS, main
 from engine.core.config import BUNDLED_MODEL
 
-MODEL = ("--model", str(BUNDLED_MODEL), "--prompt-tokens", "40", "--gen-tokens", "24")
+MODEL = ("--model", str(BUNDLED_MODEL), "--prompt-tokens", "40", "--gen-tokens", "96")
 
 
 @pytest.mark.slow
