@@ -13,6 +13,7 @@ SCRIPT = Path(__file__).with_name("job_check.py")
 NEEDED = (
     "engine/__init__.py",
     "engine/core/__init__.py",
+    "engine/core/lasting_none.py",
     "engine/core/errors.py",
     "engine/core/error_lines.py",
 )
