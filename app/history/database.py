@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from app.history.errors import damage
@@ -136,23 +136,29 @@ class Database:
             self._writer.close()
             self._writer = None
 
-    def repair(self, error: sqlite3.Error) -> Problem | None:
+    def repair(self, error: sqlite3.Error, take_up: Callable[[], None]) -> Problem | None:
         """Make the file usable again after an error that says it is damaged.
 
         A damaged index is built anew; a damaged file is set aside and replaced. None: there was
         nothing to do, or nothing that a person must know.
+
+        Args:
+            error: what was found.
+            take_up: called before anybody else may write to the file, or think that all is in it.
 
         Raises:
             OSError, sqlite3.Error: it is still damaged, and still in its place.
         """
         with self.commit_lock, self.reader.lock, self.searcher.lock:
             if self._is_sound() and self._rebuild_index(error):
+                take_up()
                 return None
             logger.warning("the history is damaged: %s", error)
             self.stop_copying()
             self.close()
             problem = set_aside_and_recover(self.path)
             self._open_writer()
+            take_up()
             return problem
 
     def _is_sound(self) -> bool:

@@ -280,6 +280,9 @@ class HistoryStore:
         self._database.stop_copying()
         self._house.join(timeout_s)
         if not self._thread.is_alive():
+            if self._pending:  # a repair that ended meanwhile wants conversations in the new file
+                with contextlib.suppress(sqlite3.Error):
+                    self._write_pending()
             self._database.close()
         return is_saved
 
@@ -386,17 +389,19 @@ class HistoryStore:
             if self._num_repairs > MAX_REPAIRS:
                 return False
         try:
-            problem = self._database.repair(error)
-            with self._database.commit_lock:
-                found = self._database.read_conversations()
+            problem = self._database.repair(error, self._take_up)
         except (sqlite3.Error, OSError) as failure:
             logger.warning("the damaged history cannot be replaced: %s", failure)
             return False
+        if problem is not None:
+            self.on_notice(problem)
+        return True
+
+    def _take_up(self) -> None:
+        """All conversations are to be written once more: a replaced file may lack some of them."""
+        found = self._database.read_conversations()
         with self._changed:
             self._conversations = {**found, **self._conversations}
             # What is in memory is newer than what was found.
             self._pending.conversations.update(self._conversations)
             self._wake(is_urgent=True)
-        if problem is not None:
-            self.on_notice(problem)
-        return True

@@ -2,10 +2,12 @@
 
 import random
 import sqlite3
+import threading
 
 import pytest
 
 from app.history.opening import FILE_NAME, open_history
+from app.history.records import Problem
 from app.history.recovery import copy_path, set_aside_and_recover
 from app.history.store import HistoryStore
 from tests.support.history import add_conversation, growing
@@ -126,6 +128,34 @@ def test_damage_while_the_app_runs_keeps_what_is_in_memory(filled):
     again = HistoryStore(path)
     assert "New one" in {c.title for c in again.conversations()}
     assert conversation.title in {c.title for c in again.conversations()}
+    again.close()
+
+
+def test_closing_during_a_repair_writes_the_conversations_that_only_memory_has(filled, monkeypatch):
+    path, _ = filled
+    store = HistoryStore(path)
+    titles = {c.title for c in store.conversations()}
+    is_repairing, may_end = threading.Event(), threading.Event()
+
+    def nothing_left(damaged):
+        is_repairing.set()
+        assert may_end.wait(30)
+        damaged.replace(damaged.with_name("aside.db"))
+        return Problem("history_recovered", "Nothing could be read.", {})
+
+    monkeypatch.setattr("app.history.database.set_aside_and_recover", nothing_left)
+    monkeypatch.setattr(store._database, "_is_sound", lambda: False)
+    store._house.join()
+    store._house = threading.Thread(target=store._repair, args=(sqlite3.DatabaseError("x"),))
+    store._house.start()
+    assert is_repairing.wait(30)
+    closer = threading.Thread(target=store.close)
+    closer.start()
+    store._thread.join(30)  # it has ended: whatever is found now must be written by closing
+    may_end.set()
+    closer.join(30)
+    again = HistoryStore(path)
+    assert {c.title for c in again.conversations()} == titles
     again.close()
 
 
