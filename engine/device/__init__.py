@@ -1,0 +1,1 @@
+"""Graphics cards: memory, streams, launches and graphs, on a real card and on an emulated one."""
