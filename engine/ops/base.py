@@ -262,7 +262,18 @@ class Ops(ABC):
         expert_weights: FloatArray,
         out: FloatArray,
     ) -> None:
-        """Weighted sum of the chosen experts, `[R, H]`, summed in the order of `expert_ids`."""
+        """Weighted sum of the chosen experts, summed in the order of `expert_ids` (spec 4.6).
+
+        A choice whose id is negative contributes nothing, and no weights are read for it: what
+        computes its expert elsewhere adds that part itself.
+
+        Args:
+            weights: gate, up, down.
+            x: `[R, H]`.
+            expert_ids: `[R, num_used]`, below the number of experts.
+            expert_weights: `[R, num_used]`; that of a negative id is ignored.
+            out: `[R, H]`, overwritten: zeros for a row without choices.
+        """
 
     @abstractmethod
     def shared_expert(self, weights: MoeWeights, x: FloatArray, out: FloatArray) -> None:

@@ -217,11 +217,15 @@ class MoeCase(OpCase):
         *,
         num_rows: int = 16,
         seed: int = 5,
+        left_out: float = 0.0,
     ) -> None:
+        """`left_out`: the share of choices that become -1 before the experts are computed."""
         inputs = Inputs(seed)
         e, hidden, width = sizes.experts, sizes.hidden, sizes.width
         self.sizes = sizes
         self.name = f"experts {gate_type.name}/{down_type.name} {e} of {hidden}x{width}"
+        if left_out:
+            self.name += f", {left_out:.0%} left out"
         self.num_rows = num_rows
         self.quantises = not {gate_type, down_type} <= FLOAT_TYPES
         self.router = inputs.tensor(GgmlType.F32, e, hidden)
@@ -233,6 +237,7 @@ class MoeCase(OpCase):
         self.shared_up = inputs.tensor(gate_type, sizes.shared_width, hidden)
         self.shared_down = inputs.tensor(down_type, hidden, sizes.shared_width)
         self.x = inputs.normal(num_rows, hidden, scale=2.0)
+        self.left_out = inputs.random.random((num_rows, sizes.used)) < left_out
 
     def run(self, ops: Ops, cuts: Sequence[int]) -> Results:
         """See `OpCase.run`."""
@@ -254,6 +259,9 @@ class MoeCase(OpCase):
         shared: FloatArray = np.ones((count, self.sizes.hidden), np.float32)
         for part in slices(cuts):
             ops.route(weights, self.x[part], ids[part], chosen[part])
-            ops.experts(weights, self.x[part], ids[part], chosen[part], routed[part])
+            shares = chosen[part].copy()
+            shares[self.left_out[part]] = np.nan  # must not be read
+            ids[part][self.left_out[part]] = -1
+            ops.experts(weights, self.x[part], ids[part], shares, routed[part])
             ops.shared_expert(weights, self.x[part], shared[part])
         return {"ids": ids, "weights": chosen, "routed": routed, "shared": shared}

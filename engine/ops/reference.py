@@ -222,6 +222,8 @@ class ReferenceOps(Ops):
         for r, row in enumerate(x.astype(np.float64)):
             total = np.zeros(x.shape[1])
             for e, w in zip(expert_ids[r].tolist(), expert_weights[r].tolist(), strict=True):
+                if e < 0:
+                    continue
                 inner = silu(_values(weights.gate, e) @ row) * (_values(weights.up, e) @ row)
                 total += w * (_values(weights.down, e) @ inner)
             out[r] = total

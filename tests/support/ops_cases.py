@@ -90,6 +90,8 @@ def layer_cases() -> list[OpCase]:
         MoeCase(Q2_0, Q2_0, MoeSizes(4, 1, 192, 64, 64)),
         MoeCase(Q5_K, Q5_1, MoeSizes(3, 3, 256, 32, 64)),
         MoeCase(F32, Q8_0, MoeSizes(1, 1, 40, 32, 32)),
+        MoeCase(Q8_0, Q5_1, MoeSizes(9, 4, 64, 32, 96), left_out=0.4),
+        MoeCase(F32, BF16, MoeSizes(6, 2, 33, 17, 40), left_out=1.0),
     ]
 
 

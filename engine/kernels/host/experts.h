@@ -2,7 +2,7 @@
 //
 // Rows are grouped by expert, so that an expert's weights are decoded once per pass for all rows that
 // chose it. Each chosen expert's output is kept and a row's outputs are added in the order of its
-// ids. Plain twins: `route`, `experts`, `shared_expert` of engine/ops/reference.py.
+// ids; a choice with a negative id is left out. Plain twins: `route`, `experts`, `shared_expert` of engine/ops/reference.py.
 #pragma once
 #include "matmul.h"
 
@@ -72,8 +72,9 @@ struct Grouping {
   i32* expert;   // [active] experts that have pairs
   i32* start;    // [active + 1] their first pair
   i32* row;      // [pairs]
-  i32* pair_of;  // [rows, used]
+  i32* pair_of;  // [rows, used]; -1 for a choice that is left out
   i64 active;
+  i64 pairs() const { return start[active]; }
 };
 
 static inline bool group_pairs(const RowsOf<i32>& ids, i64 first, i64 rows, i64 E, i32* counts,
@@ -82,8 +83,8 @@ static inline bool group_pairs(const RowsOf<i32>& ids, i64 first, i64 rows, i64 
   for (i64 r = 0; r < rows; ++r) {
     for (i64 s = 0; s < ids.width; ++s) {
       const i32 e = ids.row(first + r)[s];
-      if (e < 0 || e >= E) return false;
-      ++counts[e];
+      if (e >= E) return false;
+      if (e >= 0) ++counts[e];
     }
   }
   g->active = 0;
@@ -99,8 +100,9 @@ static inline bool group_pairs(const RowsOf<i32>& ids, i64 first, i64 rows, i64 
   g->start[g->active] = next;
   for (i64 r = 0; r < rows; ++r) {
     for (i64 s = 0; s < ids.width; ++s) {
-      const i32 pair = counts[ids.row(first + r)[s]]++;
-      g->row[pair] = (i32)r;
+      const i32 e = ids.row(first + r)[s];
+      const i32 pair = e < 0 ? -1 : counts[e]++;
+      if (pair >= 0) g->row[pair] = (i32)r;
       g->pair_of[r * ids.width + s] = pair;
     }
   }
@@ -146,7 +148,7 @@ static i32 expert_rows(Context* c, const ExpertCall& given, i64 first, i64 rows)
   if (!group_pairs(call.ids, first, rows, w->gate->count, call.counts, &g)) return kWrongShape;
   call.in.x = call.x.row(first);
   if (call.in_quantised) quantise_all(c, call.in, rows);
-  each_expert_tile(c, call, w->gate, rows * used, 2, [&](i64 a, i64 from, i64 to, u8* memory) {
+  each_expert_tile(c, call, w->gate, g.pairs(), 2, [&](i64 a, i64 from, i64 to, u8* memory) {
     const i64 start = g.start[a], count = g.start[a + 1] - start;
     Product p = {w->gate, g.expert[a], &call.in, g.row + start, count, call.gate + start * F, F};
     product(p, from, to, memory);
@@ -157,8 +159,8 @@ static i32 expert_rows(Context* c, const ExpertCall& given, i64 first, i64 rows)
       gated(call.gate + i * F + from, call.up + i * F + from, to - from);
     }
   });
-  if (call.hidden_quantised) quantise_all(c, call.hidden, rows * used);
-  each_expert_tile(c, call, w->down, rows * used, 1, [&](i64 a, i64 from, i64 to, u8* memory) {
+  if (call.hidden_quantised) quantise_all(c, call.hidden, g.pairs());
+  each_expert_tile(c, call, w->down, g.pairs(), 1, [&](i64 a, i64 from, i64 to, u8* memory) {
     const i64 start = g.start[a], count = g.start[a + 1] - start;
     Activations mine = call.hidden;
     mine.x += start * F;
@@ -173,6 +175,7 @@ static i32 expert_rows(Context* c, const ExpertCall& given, i64 first, i64 rows)
     each_vector(H, [&](i64 i, auto lanes) {
       Vec total = zero();
       for (i64 s = 0; s < used; ++s) {
+        if (pairs[s] < 0) continue;
         total = fma(set1(weights[s]), load(call.y + pairs[s] * H + i, lanes), total);
       }
       store(out + i, total, lanes);
