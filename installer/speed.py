@@ -1,14 +1,13 @@
 """How fast a model will answer on this PC, as a range, before anything is downloaded.
 
 On the processor: the bytes that a token touches over the memory's measured bandwidth, and what the
-cores can decode; measured runs lie between the two ends (bench/results). On a graphics card: the
-published speed of the reference machine (spec/catalog.md section 9), scaled by the time that a simple
-model gives for both machines. Estimates, to be shown as such.
+cores can decode; measured runs lie between the two ends (bench/results). On a graphics card: the time
+line of a decode window (engine/core/timeline.py), and for prompts the published speed of the reference
+machine, scaled. Estimates, to be shown as such.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from engine.core.catalog import CatalogModel, ModelShape
@@ -18,6 +17,7 @@ from engine.core.model_numbers import ModelNumbers
 from engine.core.placement import RAM_TOLERANCE, SYSTEM_RESERVE_BYTES
 from engine.core.placement_hybrid import HybridPlacement
 from engine.core.survey import Survey
+from engine.core.timeline import Rates, WindowLoad, link_bytes_per_s, window_time
 
 # Weights that one core decodes in a second, one row of activations, GB/s: measured 2026-11-30 at
 # about 3 GHz (docs/how-it-works/kernels.md). By the experts' size: gate and up, down weighed in.
@@ -49,12 +49,10 @@ _DEFAULT_READ_S = 1e-4
 _DEFAULT_BANDWIDTH = 20e9  # two channels of slow memory, where it could not be measured
 _REFERENCE_VALUES_PER_S = 2e8  # the plain implementation without AVX2
 
-# The machine of the published figures: RTX 5070 12 GB, Ryzen 5 7600 with two channels of DDR5.
+# The machine of the published prompt speeds: RTX 5070 12 GB in a slot of generation 4.
 _REFERENCE_VRAM_PER_S = 672e9
-_REFERENCE_RAM_PER_S = 62e9
-_REFERENCE_SLOT_BYTES = 5.0e9
+_REFERENCE_BUS_PER_S = 31.5e9
 _DEFAULT_VRAM_PER_S = 300e9
-_GPU_LAYER_S = 50e-6
 _GPU_LOW, _GPU_HIGH = 0.6, 1.1
 
 
@@ -119,40 +117,49 @@ def gpu_speed(
     numbers: ModelNumbers,
     placement: HybridPlacement,
 ) -> SpeedRange | None:
-    """Speed with a card; None for a model without a published figure to scale."""
-    if model.speed is None:
+    """Speed with a card, by the time line of a window; None where the card holds no experts."""
+    if not placement.expert_slots:
         return None
-    here = _gpu_token_s(
-        numbers,
-        shape,
-        gpu.memory_bytes_per_s or _DEFAULT_VRAM_PER_S,
-        survey.memory_bytes_per_s or _DEFAULT_BANDWIDTH,
-        placement.expert_slots * numbers.expert_slot_bytes,
+    load = window_load(numbers, shape, placement)
+    cores = max(survey.fast_cores + survey.slow_cores / 2, 1.0)
+    memory = survey.memory_bytes_per_s or _DEFAULT_BANDWIDTH
+    here = window_time(
+        load,
+        Rates(
+            card=gpu.memory_bytes_per_s or _DEFAULT_VRAM_PER_S,
+            bus=link_bytes_per_s(gpu.pcie_generation_max, gpu.pcie_width_max),
+            memory=memory,
+            # Measured per instruction set, but only the plain one is proven beside a card.
+            experts=expert_rate(model.size, "avx2") * 1e9 * cores,
+        ),
     )
-    there = _gpu_token_s(
-        numbers, shape, _REFERENCE_VRAM_PER_S, _REFERENCE_RAM_PER_S, _REFERENCE_SLOT_BYTES
-    )
-    rows_s = _rows_s(survey, numbers, placement)
-    expected = (
-        model.speed.short_chat * there / (here + _disk_s(survey, numbers, placement) + rows_s)
-    )
-    prompt = (model.speed.prompt or 0.0) * there / here
-    prompt = 1 / (1 / prompt + rows_s) if prompt else 0.0
+    waits_s = _disk_s(survey, numbers, placement) + _rows_s(survey, numbers, placement)
+    expected = 1 / (1 / here.tokens_per_s + waits_s)
+    prompt = 0.0
+    if model.speed is not None and model.speed.prompt:
+        # A prompt streams every expert over the bus while the card computes.
+        there = _REFERENCE_BUS_PER_S / link_bytes_per_s(gpu.pcie_generation_max, gpu.pcie_width_max)
+        card = _REFERENCE_VRAM_PER_S / (gpu.memory_bytes_per_s or _DEFAULT_VRAM_PER_S)
+        prompt = 1 / (max(there, card) / model.speed.prompt + waits_s)
     return SpeedRange(
         expected * _GPU_LOW, expected * _GPU_HIGH, prompt * _GPU_LOW, prompt * _GPU_HIGH
     )
 
 
-def _gpu_token_s(
-    numbers: ModelNumbers, shape: ModelShape, vram_per_s: float, ram_per_s: float, held: float
-) -> float:
-    share = min(1.0, held / max(numbers.expert_bytes, 1))
-    # The card holds the most wanted experts, so it meets more of them than its share: the square root
-    # lies near what others report, and much of it cancels against the reference machine.
-    hits = math.sqrt(share)
-    card_s = (numbers.dense_bytes + hits * numbers.active_expert_bytes) / vram_per_s
-    host_s = (1 - hits) * numbers.active_expert_bytes / ram_per_s
-    return card_s + host_s + shape.layers * _GPU_LAYER_S
+def expert_rate(size: str, isa: str) -> float:
+    """GB/s of this size's expert weights that one core decodes and multiplies."""
+    return _EXPERT_RATES.get(size, _OTHER_RATES)[isa]
+
+
+def window_load(numbers: ModelNumbers, shape: ModelShape, placement: HybridPlacement) -> WindowLoad:
+    """What a decode window of a placed model has to do."""
+    return WindowLoad(
+        layers=shape.layers,
+        experts_used=shape.experts_used,
+        expert_bytes=numbers.expert_slot_bytes,
+        dense_bytes=numbers.dense_bytes,
+        cached_share=placement.expert_slots / max(numbers.num_experts, 1),
+    )
 
 
 def _disk_s(survey: Survey, numbers: ModelNumbers, placement: HybridPlacement) -> float:

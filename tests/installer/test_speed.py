@@ -107,9 +107,18 @@ def test_a_larger_and_faster_card_is_faster(catalog: Catalog) -> None:
     assert middles == sorted(middles)
 
 
-def test_a_model_without_published_figures_is_not_scaled(catalog: Catalog) -> None:
-    model = catalog.find("swift-iq2_xs")
+def test_a_model_without_published_figures_gets_that_of_its_size_and_no_prompt_speed(
+    catalog: Catalog,
+) -> None:
+    found = speed_of(catalog, pc(), "swift-iq2_xs", RTX_5070)
+    twin = speed_of(catalog, pc(), "qwen-iq2_xs", RTX_5070)
+    assert (found.low, found.high) == (twin.low, twin.high)
+    assert found.prompt_high == 0.0 < twin.prompt_high
+
+
+def test_a_card_that_holds_no_experts_has_no_speed_of_its_own(catalog: Catalog) -> None:
+    model = catalog.find("qwen-iq2_xs")
     assert model is not None
     numbers, shape = numbers_of_catalog(catalog, model), catalog.family_of(model).shape
-    placement = place(numbers, pc().machine, RTX_5070, 32_768)
+    placement = place(numbers, pc().machine, None, 32_768)
     assert gpu_speed(pc(), RTX_5070, model, shape, numbers, placement) is None
