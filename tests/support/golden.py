@@ -154,11 +154,29 @@ class RecordingOps(Ops):
     def matrix(self, tensor):
         return self.inner.matrix(tensor)
 
+    def table(self, tensor):
+        return self.inner.table(tensor)
+
     def vector(self, tensor):
         return self.inner.vector(tensor)
 
     def zeros(self, shape, dtype=np.float32):
         return self.inner.zeros(shape, dtype)
+
+    def host_arrays(self, *parts):
+        return self.inner.host_arrays(*parts)
+
+    def finish_loading(self, layers, draft):
+        self.inner.finish_loading(layers, draft)
+
+    def begin_pass(self, plan):
+        self.inner.begin_pass(plan)
+
+    def synchronize(self):
+        self.inner.synchronize()
+
+    def take_rows(self, source, rows, out):
+        self.inner.take_rows(source, rows, out)
 
     def gather_rows(self, table, rows, out):
         if rows.ndim == 2:
