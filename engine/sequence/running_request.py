@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.disk_reads import DiskReads, difference
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.draft.drafting import RequestDrafts
 from engine.decode.logprobs import token_logprobs
@@ -51,6 +52,7 @@ class RunningRequest:
         shortage: why the request pauses: no pages are left.
         is_held: it pauses because nobody takes its tokens.
         drafts: what may come next; None = nothing is drafted.
+        disk: what had been read from the disk when it was admitted, and when its prompt had been read.
     """
 
     start: Start
@@ -68,6 +70,7 @@ class RunningRequest:
     shortage: str = ""
     is_held: bool = False
     drafts: RequestDrafts | None = None
+    disk: list[tuple[DiskReads, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.tokens = list(self.start.prompt)
@@ -115,8 +118,8 @@ class RunningRequest:
         self.tokens.extend(added)
         return Chosen(tuple(added), tuple(logprobs), outcome.reason)
 
-    def timings(self, now: float) -> Timings:
-        """Counts and times up to now."""
+    def timings(self, now: float, disk: tuple[DiskReads, ...] = ()) -> Timings:
+        """Counts and times up to now; `disk` is what has been read from the disk by now."""
         first_at = self.first_token_at if self.first_token_at is not None else now
         return Timings(
             prompt_tokens=len(self.start.prompt),
@@ -127,12 +130,15 @@ class RunningRequest:
             draft_tokens=0 if self.drafts is None else self.drafts.num_offered,
             draft_accepted=0 if self.drafts is None else self.drafts.num_accepted,
             drafters=() if self.drafts is None else self.drafts.by_drafter,
+            disk_prompt=difference((*self.disk[1:], disk)[0], self.disk[0]) if self.disk else (),
+            disk_answer=difference(disk, self.disk[1]) if len(self.disk) > 1 else (),
         )
 
     def _draw(self, logits: FloatArray) -> int:
         if self.constraint is None:
             return self._sample(logits)
-        return self.constraint.choose(logits, self._sample)
+        is_greedy = self.start.sampling.temperature <= 0
+        return self.constraint.choose(logits, self._sample, is_greedy=is_greedy)
 
     def _sample(self, logits: FloatArray, mask: TokenMask | None = None) -> int:
         return self.sampler.sample(logits, mask, use_penalties=not self.rules.is_in_call)

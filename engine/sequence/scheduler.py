@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError, ResourceError
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.draft.drafting import Computed, Drafting
@@ -93,6 +94,7 @@ class Scheduler:
         token_bytes: what a token stands for; None = thinking may be ended inside a character.
         drafting: guesses tokens, to be verified several at a time; None = nothing is guessed.
         new_sampler: makes what chooses a request's tokens.
+        disk_reads: what has been read from the disk since the model is loaded.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # parts that a caller may leave out
@@ -108,7 +110,9 @@ class Scheduler:
         token_bytes: Callable[[int], bytes] | None = None,
         drafting: Drafting | None = None,
         new_sampler: Callable[[SamplingParams], Sampler] = Sampler,
+        disk_reads: Callable[[], tuple[DiskReads, ...]] = tuple,
     ) -> None:
+        self._disk_reads = disk_reads
         self._model = model
         self._limits = limits
         self._emit = emit
@@ -154,6 +158,7 @@ class Scheduler:
             warm_sessions=warm.sessions,
             warm_tokens=warm.tokens,
             warm_bytes=warm.num_bytes,
+            disk=self._disk_reads(),
         )
 
     # -- commands; also while a pass is under way ------------------------------------------------
@@ -276,6 +281,7 @@ class Scheduler:
                 began_at=self._clock(),
                 constraint=constraint,
                 forced=forced,
+                disk=[self._disk_reads()],
             )
             self._running.append(request)
             if self._drafting is not None:
@@ -410,6 +416,7 @@ class Scheduler:
             return None
         if request.first_token_at is None:
             request.first_token_at = self._clock()
+            request.disk.append(self._disk_reads())
             self._report_prompt(request, part.num_rows)
         try:
             verified = verify(request, logits, part.drafts)
@@ -544,7 +551,7 @@ class Scheduler:
         self._release(request, is_sound=reason != "error")
         for other in self._running:
             other.shortage = ""
-        timings = request.timings(self._clock())
+        timings = request.timings(self._clock(), self._disk_reads())
         if self._drafting is not None:
             self._drafting.end(request)
         self._emit(Done(request.start.request_id, reason, timings, message))
