@@ -107,7 +107,7 @@ class ExpertCache:
         for layer, counts in enumerate(self._counts):
             if self.num_slots[layer]:
                 found += self._swaps_of(layer, counts, most)
-            counts *= _KEPT_SHARE
+            self._counts[layer] = counts * _KEPT_SHARE
         found.sort(key=lambda pair: (-pair[0], pair[1].layer, pair[1].slot))
         swaps = [swap for _, swap in found[:most]]
         for swap in swaps:
