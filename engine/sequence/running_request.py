@@ -21,6 +21,7 @@ from engine.worker.messages import Start, Timings, TokenLogprobs
 
 FloatArray = npt.NDArray[np.float32]
 
+MOST_OF_FORM = 16  # tokens at once that an answer's form leaves no choice about
 WINDOW_ROWS = 32  # an answer's pending tokens are computed at once up to so many
 
 
@@ -89,6 +90,8 @@ class RunningRequest:
     def choose(self, logits: FloatArray) -> Chosen:
         """Draw the next token and add what must follow it; `logits` `[V]`.
 
+        What must follow: what the rules put in, and what the answer's form leaves no choice about.
+
         Raises:
             EngineError: there is no next token: the logits, or the answer's form, cannot be used.
         """
@@ -104,15 +107,25 @@ class RunningRequest:
                 logprobs.append(token_logprobs(logits, token_id, num_top))
         self.forced.extendleft(reversed(outcome.append))
         self.rules.drop_late(self.forced)
-        while outcome.reason is None and self.forced:
-            token_id = self.forced.popleft()
+        while outcome.reason is None:
+            if self.forced:
+                token_id = self.forced.popleft()
+                if self.constraint is not None:
+                    self.constraint.advance(token_id)
+            else:
+                # Where log-probabilities are wanted, the model is asked about every token.
+                may_follow = num_top < 0 and len(added) < MOST_OF_FORM
+                following = (
+                    self.constraint.take_forced() if self.constraint and may_follow else None
+                )
+                if following is None:
+                    break
+                token_id = following
             outcome = self.rules.accept(token_id, is_forced=True)
             self.forced.extendleft(reversed(outcome.append))
             self.rules.drop_late(self.forced)
             added.append(token_id)
             self.sampler.note(token_id)
-            if self.constraint is not None:
-                self.constraint.advance(token_id)
             if num_top >= 0:
                 logprobs.append(TokenLogprobs(token_id, 0.0))  # it was certain
         self.tokens.extend(added)
