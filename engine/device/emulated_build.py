@@ -1,6 +1,6 @@
 """Compiling the CUDA sources for the host, one library each, with the header of `tests/emulator`.
 
-A library's name holds the hash of its source, of all headers, of the flags and of the compiler, so only
+A library's name holds the hash of its source, of the headers that it includes, of the flags and of the compiler, so only
 what changed is compiled again, and several versions may lie side by side in the cache folder.
 `STRATUM_EMULATED_CXX` names another compiler than the first of `c++`, `g++`, `clang++` and package `ziglang`.
 """
@@ -24,6 +24,7 @@ from engine.core.files import write_atomically
 from engine.device.base import DeviceError
 from engine.kernels import build
 from engine.kernels.build import Compiler
+from engine.kernels.cuda_compile import texts_of
 
 CUDA_FOLDER = Path(__file__).parents[1] / "kernels" / "cuda"
 EMULATOR_FOLDER = Path(__file__).parents[2] / "tests" / "emulator"
@@ -121,13 +122,13 @@ def build_kernels(names: Iterable[str]) -> list[Path]:
 
 def _build(jobs: list[tuple[list[Path], list[str], str]]) -> list[Path]:
     suffix = ".dll" if os.name == "nt" else ".so"
-    headers = _digest(
-        [*_headers(CUDA_FOLDER, ".cuh"), *_headers(EMULATOR_FOLDER, ".h")],
-        [*compiler().command, _age_of_compiler()],
+    emulator = _digest(
+        sorted(EMULATOR_FOLDER.glob("*.h")), [*compiler().command, _age_of_compiler()]
     )
     targets = []
     for sources, flags, name in jobs:
-        digest = _digest(sources, [headers, *flags])
+        texts = texts_of(name, CUDA_FOLDER) if name != "runtime" else {}
+        digest = _digest(sources, [emulator, *flags, *texts, *texts.values()])
         targets.append(cache_folder() / f"{name}-{digest[:16]}{suffix}")
     if all(target.is_file() for target in targets):
         return targets
@@ -178,10 +179,6 @@ def _runtime_flags(used: Compiler) -> list[str]:
 def _processor(used: Compiler) -> list[str]:
     """AVX2 for all: conversions of halves and fused products are instructions there."""
     return ["-mcpu=x86_64_v3"] if used.is_zig else ["-march=x86-64-v3"]
-
-
-def _headers(folder: Path, suffix: str) -> list[Path]:
-    return sorted(folder.glob(f"*{suffix}"))
 
 
 def _age_of_compiler() -> str:
