@@ -246,12 +246,15 @@ class DeviceArray:
         if shape != self.shape or dtype not in {None, self.dtype}:
             raise ValueError(f"{shape} {dtype} do not fit {self.shape} {self.dtype}")
 
-    def reshape(self, *shape: int) -> DeviceArray:
-        """The same values in another shape; one size may be -1."""
+    def reshape(self, *sizes: int | tuple[int, ...]) -> DeviceArray:
+        """The same values in another shape, given as numbers or a tuple; one size may be -1."""
+        shape: list[int] = []
+        for size in sizes:
+            shape += size if isinstance(size, tuple) else (size,)
         known = math.prod(size for size in shape if size != -1)
         full = tuple(self.size // max(known, 1) if size == -1 else size for size in shape)
         if math.prod(full) != self.size:
-            raise ValueError(f"{self.shape} cannot become {shape}")
+            raise ValueError(f"{self.shape} cannot become {tuple(shape)}")
         return DeviceArray(self._space, self.address, full, self.dtype, self._owner)
 
     def copy(self) -> DeviceArray:

@@ -10,6 +10,7 @@ import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ class HostArrays:
 
     def new_block(
         self, parts: Sequence[tuple[tuple[int, ...], npt.DTypeLike]]
-    ) -> list[npt.NDArray[np.generic]]:
+    ) -> list[npt.NDArray[Any]]:
         """Zeroed arrays of these shapes and types, in one block.
 
         Raises:

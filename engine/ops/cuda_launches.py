@@ -1,0 +1,135 @@
+"""What puts the kernels of all operations into the stream: the four groups of launches, together.
+
+Each group is a class of its own (`cuda_products.py`, `cuda_streams.py`, `cuda_mixers.py`,
+`cuda_attention.py`); what they offer is said here, in the order and with the names of the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.device.array import DeviceArray
+from engine.ops.base import Limits
+from engine.ops.cuda_experts import ExpertLaunches
+from engine.ops.cuda_launch import Launcher
+from engine.ops.cuda_matrix import CudaMatrix
+from engine.ops.plan import PassPlan
+from engine.ops.pools import DeltaPool, KvPool, PlePool
+from engine.ops.weights import (
+    AttentionWeights,
+    DeltaWeights,
+    HyperConnectionWeights,
+    PleWeights,
+)
+
+
+class ProductLaunches(ExpertLaunches, Protocol):
+    """Products with matrices."""
+
+    def matmul(
+        self, matrices: Sequence[CudaMatrix], x: DeviceArray, outs: Sequence[DeviceArray]
+    ) -> None:
+        """See `Ops.matmul`."""
+
+
+class StreamLaunches(Protocol):
+    """Residual streams and norms; see `Ops` for each."""
+
+    def fill_streams(self, x: DeviceArray, streams: DeviceArray) -> None: ...  # noqa: D102
+
+    def add_to_streams(self, x: DeviceArray, streams: DeviceArray) -> None: ...  # noqa: D102
+
+    def rms_norm(  # noqa: D102
+        self, x: DeviceArray, weight: DeviceArray, eps: float, out: DeviceArray
+    ) -> None: ...
+
+    def hc_mix(  # noqa: D102
+        self,
+        weights: HyperConnectionWeights,
+        streams: DeviceArray,
+        x: DeviceArray,
+        inject: DeviceArray | None,
+    ) -> None: ...
+
+    def hc_combine(  # noqa: D102
+        self, streams: DeviceArray, inject: DeviceArray, y: DeviceArray
+    ) -> None: ...
+
+
+class MixerLaunches(Protocol):
+    """DeltaNet and the n-gram layer; see `Ops` for each. Plans are on the card."""
+
+    def delta_mix(  # noqa: D102
+        self,
+        weights: DeltaWeights,
+        pool: DeltaPool,
+        plan: PassPlan,
+        qkv: DeviceArray,
+        z: DeviceArray,
+        alpha: DeviceArray,
+        beta: DeviceArray,
+        out: DeviceArray,
+    ) -> None: ...
+
+    def delta_commit(  # noqa: D102
+        self, weights: DeltaWeights, pool: DeltaPool, slot: int, half: int, num_tokens: int
+    ) -> None: ...
+
+    def ple_mix(  # noqa: D102
+        self,
+        weights: PleWeights,
+        pool: PlePool,
+        plan: PassPlan,
+        key: DeviceArray,
+        value: DeviceArray,
+        streams: DeviceArray,
+    ) -> None: ...
+
+    def ple_commit(  # noqa: D102
+        self, weights: PleWeights, pool: PlePool, slot: int, half: int, num_tokens: int
+    ) -> None: ...
+
+
+class AttentionLaunches(Protocol):
+    """Sparse attention; see `Ops` for each. Plans are on the card."""
+
+    def attention_append(  # noqa: D102
+        self,
+        weights: AttentionWeights,
+        pool: KvPool,
+        plan: PassPlan,
+        k: DeviceArray,
+        v: DeviceArray,
+        index_k: DeviceArray,
+    ) -> None: ...
+
+    def attention(  # noqa: D102
+        self,
+        weights: AttentionWeights,
+        pool: KvPool,
+        plan: PassPlan,
+        q: DeviceArray,
+        index_q: DeviceArray,
+        out: DeviceArray,
+        selected: DeviceArray | None,
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launches:
+    """All groups."""
+
+    products: ProductLaunches
+    streams: StreamLaunches
+    mixers: MixerLaunches
+    attention: AttentionLaunches
+
+    def reserve(self, limits: Limits) -> None:
+        """Take the scratch memory of the largest passes now."""
+
+
+def make_launches(launcher: Launcher, limits: Limits) -> Launches:
+    """The launches of our kernels."""
+    raise NotImplementedError
