@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from types import EllipsisType
+from typing import TypeGuard, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from engine.device.base import Device, DeviceMemoryError, Memory, Stream
 
 Index = int | slice | None | EllipsisType
 AnyArray = npt.NDArray[np.generic]
+_Value = TypeVar("_Value", bound=np.generic)
 
 _ROUNDING = 512  # bytes; kept allocations of nearly the same size can stand in for each other
 _MOST_KEPT_BYTES = 64 << 20  # an allocation costs the card a stop, and every pass makes one
@@ -289,6 +291,25 @@ class DeviceArray:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, address={self.address:#x})"
 
 
-def host_copy(array: AnyArray | DeviceArray) -> AnyArray:
+def host_copy(array: npt.NDArray[_Value]) -> npt.NDArray[_Value]:
     """The values of a host or device array in host memory of their own."""
-    return array.numpy() if isinstance(array, DeviceArray) else array.copy()
+    thing: object = array  # types know no device arrays
+    if isinstance(thing, DeviceArray):
+        return cast("npt.NDArray[_Value]", thing.numpy())
+    return array.copy()
+
+
+def is_on_card(array: object) -> TypeGuard[DeviceArray]:
+    """Whether an array that types call numpy's is one on a card."""
+    return isinstance(array, DeviceArray)
+
+
+def on_card(array: object) -> DeviceArray:
+    """The same, known to be on a card.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(array, DeviceArray):
+        raise TypeError(f"an array on the card is needed, not {type(array).__name__}")
+    return array

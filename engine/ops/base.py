@@ -378,6 +378,20 @@ class Ops(ABC):
     ) -> None:
         """As `delta_commit`, for the convolution history."""
 
+    def commit_states(
+        self,
+        delta: Sequence[tuple[DeltaWeights, DeltaPool]],
+        ple: Sequence[tuple[PleWeights, PlePool]],
+        slot: int,
+        half: int,
+        num_tokens: int,
+    ) -> None:
+        """`delta_commit` and `ple_commit` of all layers of a model."""
+        for delta_weights, delta_pool in delta:
+            self.delta_commit(delta_weights, delta_pool, slot, half, num_tokens)
+        for ple_weights, ple_pool in ple:
+            self.ple_commit(ple_weights, ple_pool, slot, half, num_tokens)
+
     # -- drawing tokens --------------------------------------------------------------------------
 
     def new_draw(self, settings: DrawSettings) -> HostDraw | None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import ModelFileError
-from engine.device.array import AnyArray, DeviceArray
+from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
 from engine.device.base import Device
 from engine.gguf.reader import Tensor
 from engine.ops.base import FloatArray, IntArray, Limits, Ops, no_kernel_message
@@ -194,6 +194,22 @@ class CudaOps(Ops):
         self.host.close()
         self.device.close()
 
+    def commit_states(
+        self,
+        delta: Sequence[tuple[DeltaWeights, DeltaPool]],
+        ple: Sequence[tuple[PleWeights, PlePool]],
+        slot: int,
+        half: int,
+        num_tokens: int,
+    ) -> None:
+        """All layers in a few launches."""
+        commit = (slot, half, num_tokens)
+        if delta:  # the layers of a model have the same sizes
+            weights = delta[0][0]
+            self._launches.delta.delta_commits(weights, [pool for _, pool in delta], [commit])
+        for weights_of_layer, pool in ple:
+            self._launches.ple.ple_commits(weights_of_layer, pool, [commit])
+
     # -- plain operations ------------------------------------------------------------------------
 
     def gather_rows(self, table: Matrix, rows: npt.NDArray[np.int64], out: FloatArray) -> None:
@@ -231,13 +247,13 @@ class CudaOps(Ops):
     def matmul(self, matrices: Sequence[Matrix], x: FloatArray, outs: Sequence[FloatArray]) -> None:
         """`outs[m] = x @ matrices[m].T`; results in host arrays are sent there."""
         targets = [self._target(index, out) for index, out in enumerate(outs)]
-        self._launches.products.matmul([cuda_matrix(m) for m in matrices], on_card(x), targets)
+        self._launches.products.matmul(matrices, on_card(x), targets)
         for out, target in zip(outs, targets, strict=True):
-            if not _is_on_card(out):
+            if not is_on_card(out):
                 self._launcher.stream.download(out, target.address)
 
     def _target(self, index: int, out: FloatArray) -> DeviceArray:
-        if _is_on_card(out):
+        if is_on_card(out):
             return on_card(out)
         address = self._launcher.scratch(f"matmul_out_{index}", out.nbytes)
         return DeviceArray(self._space, address, out.shape, out.dtype, None)
@@ -274,13 +290,13 @@ class CudaOps(Ops):
     ) -> None:
         """Convolution, gates, delta rule, gated norm."""
         arrays = (on_card(array) for array in (qkv, z, alpha, beta, out))
-        self._launches.mixers.delta_mix(weights, pool, self._plan(plan), *arrays)
+        self._launches.delta.delta_mix(weights, pool, self._plan(plan), *arrays)
 
     def delta_commit(
         self, weights: DeltaWeights, pool: DeltaPool, slot: int, half: int, num_tokens: int
     ) -> None:
         """The state after only the first tokens of the last pass, into the other half."""
-        self._launches.mixers.delta_commit(weights, pool, slot, half, num_tokens)
+        self._launches.delta.delta_commits(weights, [pool], [(slot, half, num_tokens)])
 
     # -- sparse attention ------------------------------------------------------------------------
 
@@ -310,12 +326,12 @@ class CudaOps(Ops):
         """Choose blocks, attend to them and to the tail, gate."""
         chosen = None
         if selected is not None:
-            on_it = _is_on_card(selected)
+            on_it = is_on_card(selected)
             chosen = on_card(selected) if on_it else self._space.empty(selected.shape, np.int32)
         self._launches.attention.attention(
             weights, pool, self._plan(plan), on_card(q), on_card(index_q), on_card(out), chosen
         )
-        if selected is not None and chosen is not None and not _is_on_card(selected):
+        if selected is not None and chosen is not None and not is_on_card(selected):
             selected[...] = chosen.numpy()  # for looking at it; passes do not ask
 
     # -- experts ---------------------------------------------------------------------------------
@@ -369,28 +385,13 @@ class CudaOps(Ops):
     ) -> None:
         """Gate the n-gram value into the streams and add its dilated convolution."""
         arrays = (on_card(array) for array in (key, value, streams))
-        self._launches.mixers.ple_mix(weights, pool, self._plan(plan), *arrays)
+        self._launches.ple.ple_mix(weights, pool, self._plan(plan), *arrays)
 
     def ple_commit(
         self, weights: PleWeights, pool: PlePool, slot: int, half: int, num_tokens: int
     ) -> None:
         """The convolution history after only the first tokens of the last pass."""
-        self._launches.mixers.ple_commit(weights, pool, slot, half, num_tokens)
-
-
-def on_card(array: object) -> DeviceArray:
-    """The same, known to be on the card.
-
-    Raises:
-        TypeError: it is not.
-    """
-    if not isinstance(array, DeviceArray):
-        raise TypeError("the array is not one of the CUDA operations' own")
-    return array
-
-
-def _is_on_card(array: object) -> bool:
-    return isinstance(array, DeviceArray)
+        self._launches.ple.ple_commits(weights, pool, [(slot, half, num_tokens)])
 
 
 def _as_numpy(array: DeviceArray) -> npt.NDArray[Any]:

@@ -12,24 +12,32 @@ from typing import Protocol
 
 from engine.device.array import DeviceArray
 from engine.ops.base import Limits
+from engine.ops.cuda_attention import CudaAttention
+from engine.ops.cuda_delta import CudaDelta
+from engine.ops.cuda_expert_launches import CudaExpertLaunches
 from engine.ops.cuda_experts import ExpertLaunches
 from engine.ops.cuda_launch import Launcher
-from engine.ops.cuda_matrix import CudaMatrix
+from engine.ops.cuda_ple import CudaPle
+from engine.ops.cuda_products import CudaProducts
+from engine.ops.cuda_streams import CudaStreams
 from engine.ops.plan import PassPlan
 from engine.ops.pools import DeltaPool, KvPool, PlePool
 from engine.ops.weights import (
     AttentionWeights,
     DeltaWeights,
     HyperConnectionWeights,
+    Matrix,
     PleWeights,
 )
+
+Commit = tuple[int, int, int]  # slot, half that was read, number of tokens
 
 
 class ProductLaunches(ExpertLaunches, Protocol):
     """Products with matrices."""
 
     def matmul(
-        self, matrices: Sequence[CudaMatrix], x: DeviceArray, outs: Sequence[DeviceArray]
+        self, matrices: Sequence[Matrix], x: DeviceArray, outs: Sequence[DeviceArray]
     ) -> None:
         """See `Ops.matmul`."""
 
@@ -58,8 +66,8 @@ class StreamLaunches(Protocol):
     ) -> None: ...
 
 
-class MixerLaunches(Protocol):
-    """DeltaNet and the n-gram layer; see `Ops` for each. Plans are on the card."""
+class DeltaLaunches(Protocol):
+    """DeltaNet; see `Ops` for each. Plans are on the card."""
 
     def delta_mix(  # noqa: D102
         self,
@@ -73,9 +81,14 @@ class MixerLaunches(Protocol):
         out: DeviceArray,
     ) -> None: ...
 
-    def delta_commit(  # noqa: D102
-        self, weights: DeltaWeights, pool: DeltaPool, slot: int, half: int, num_tokens: int
-    ) -> None: ...
+    def delta_commits(
+        self, weights: DeltaWeights, pools: Sequence[DeltaPool], commits: Sequence[Commit]
+    ) -> None:
+        """`Ops.delta_commit` of several slots in several layers of the same sizes."""
+
+
+class PleLaunches(Protocol):
+    """The n-gram layer; see `Ops` for each. Plans are on the card."""
 
     def ple_mix(  # noqa: D102
         self,
@@ -87,9 +100,8 @@ class MixerLaunches(Protocol):
         streams: DeviceArray,
     ) -> None: ...
 
-    def ple_commit(  # noqa: D102
-        self, weights: PleWeights, pool: PlePool, slot: int, half: int, num_tokens: int
-    ) -> None: ...
+    def ple_commits(self, weights: PleWeights, pool: PlePool, commits: Sequence[Commit]) -> None:
+        """`Ops.ple_commit` of several slots."""
 
 
 class AttentionLaunches(Protocol):
@@ -123,7 +135,8 @@ class Launches:
 
     products: ProductLaunches
     streams: StreamLaunches
-    mixers: MixerLaunches
+    delta: DeltaLaunches
+    ple: PleLaunches
     attention: AttentionLaunches
 
     def reserve(self, limits: Limits) -> None:
@@ -131,5 +144,18 @@ class Launches:
 
 
 def make_launches(launcher: Launcher, limits: Limits) -> Launches:
-    """The launches of our kernels."""
-    raise NotImplementedError
+    """The launches of our kernels.
+
+    Raises:
+        DeviceMemoryError: there is no room for their tables.
+    """
+    products = CudaExpertLaunches(CudaProducts(launcher))
+    launches = Launches(
+        products=products,
+        streams=CudaStreams(launcher, products),
+        delta=CudaDelta(launcher),
+        ple=CudaPle(launcher),
+        attention=CudaAttention(launcher),
+    )
+    del limits
+    return launches

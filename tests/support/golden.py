@@ -233,6 +233,9 @@ class RecordingOps(Ops):
     def ple_commit(self, weights, pool, slot, half, num_tokens):
         self.inner.ple_commit(weights, pool, slot, half, num_tokens)
 
+    def commit_states(self, delta, ple, slot, half, num_tokens):
+        self.inner.commit_states(delta, ple, slot, half, num_tokens)
+
     def close(self):
         self.inner.close()
 

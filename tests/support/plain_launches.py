@@ -75,6 +75,15 @@ class PlainCalls:
     def __getattr__(self, name: str) -> Any:
         return functools.partial(self._call, name)
 
+    def delta_commits(self, weights, pools, commits):
+        for pool in pools:
+            for commit in commits:
+                self._call("delta_commit", weights, pool, *commit)
+
+    def ple_commits(self, weights, pool, commits):
+        for commit in commits:
+            self._call("ple_commit", weights, pool, *commit)
+
     def _later(self, function: Any) -> None:
         stream = self._launcher.stream
         assert isinstance(stream, PlainStream)
@@ -143,7 +152,7 @@ class PlainCalls:
 def plain_launches(launcher: Launcher, limits: Limits) -> Launches:
     """All groups of launches are the same object."""
     calls: Any = PlainCalls(launcher, limits)
-    return Launches(calls, calls, calls, calls)
+    return Launches(calls, calls, calls, calls, calls)
 
 
 def plain_ops(
