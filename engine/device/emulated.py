@@ -19,6 +19,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -129,6 +130,7 @@ class EmulatedDevice(Device):
         timing: Timing = Timing.RANDOM,
         thread_order: ThreadOrder = ThreadOrder.MIXED,
         poison: int = _POISON,
+        kernel_folder: Path = emulated_build.CUDA_FOLDER,
     ) -> None:
         """Make a card.
 
@@ -142,6 +144,7 @@ class EmulatedDevice(Device):
             thread_order: in which order threads go on.
             poison: the byte of which new memory and shared memory are made. A result that differs
                 with it was computed from memory that nobody had set.
+            kernel_folder: where the sources are.
 
         Raises:
             DeviceError: the emulator cannot be compiled or loaded.
@@ -155,6 +158,7 @@ class EmulatedDevice(Device):
         self.num_launches = 0
         self.captures = 0
         self._poison = poison
+        self._kernel_folder = kernel_folder
         self._number = next(_numbers)
         self._runtime = emulated_library.runtime()
         self._chance = random.Random(seed)  # noqa: S311  # not for secrets
@@ -229,7 +233,9 @@ class EmulatedDevice(Device):
     def load_kernels(self, names: Sequence[str] | None = None) -> None:
         """Compile what changed, and load."""
         self.check()
-        for compiled in emulated_library.load_kernels(names or emulated_build.kernel_names()):
+        folder = self._kernel_folder
+        wanted = names or emulated_build.kernel_names(folder)
+        for compiled in emulated_library.load_kernels(wanted, folder):
             self._kernels[compiled.name] = EmulatedKernel(self, compiled)
 
     def kernel(self, name: str) -> Kernel:

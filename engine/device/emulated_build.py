@@ -1,8 +1,9 @@
 """Compiling the CUDA sources for the host, one library each, with the header of `tests/emulator`.
 
-A library's name holds the hash of its source, of the headers that it includes, of the flags and of the compiler, so only
-what changed is compiled again, and several versions may lie side by side in the cache folder.
-`STRATUM_EMULATED_CXX` names another compiler than the first of `c++`, `g++`, `clang++` and package `ziglang`.
+A library's name holds the hash of its source, of the headers that it includes, of the flags and of the
+compiler, so only what changed is compiled again, and versions may lie side by side in the cache folder.
+`STRATUM_EMULATED_CXX` names another compiler than the first of `c++`, `g++`, `clang++` and package
+`ziglang`, which is called `zig` here.
 """
 
 from __future__ import annotations
@@ -94,9 +95,9 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("stratum", appauthor=False)) / "emulator"
 
 
-def kernel_names() -> list[str]:
-    """All CUDA sources, without their suffix."""
-    return sorted(path.stem for path in CUDA_FOLDER.glob("*.cu"))
+def kernel_names(folder: Path = CUDA_FOLDER) -> list[str]:
+    """All CUDA sources of a folder, without their suffix."""
+    return sorted(path.stem for path in folder.glob("*.cu"))
 
 
 def build_runtime() -> Path:
@@ -110,14 +111,18 @@ def build_runtime() -> Path:
     return _build([(sources, flags, "runtime")])[0]
 
 
-def build_kernels(names: Iterable[str]) -> list[Path]:
+def build_kernels(names: Iterable[str], folder: Path = CUDA_FOLDER) -> list[Path]:
     """The libraries of these sources in their order, compiled side by side where they are not cached.
+
+    Args:
+        names: of the sources, without suffix.
+        folder: where they are.
 
     Raises:
         DeviceError: one does not compile; the sentence names it and holds the compiler's words.
     """
     flags = _kernel_flags(compiler())
-    return _build([([CUDA_FOLDER / f"{name}.cu"], flags, name) for name in names])
+    return _build([([folder / f"{name}.cu"], flags, name) for name in names])
 
 
 def _build(jobs: list[tuple[list[Path], list[str], str]]) -> list[Path]:
@@ -127,7 +132,7 @@ def _build(jobs: list[tuple[list[Path], list[str], str]]) -> list[Path]:
     )
     targets = []
     for sources, flags, name in jobs:
-        texts = texts_of(name, CUDA_FOLDER) if name != "runtime" else {}
+        texts = texts_of(name, sources[0].parent) if name != "runtime" else {}
         digest = _digest(sources, [emulator, *flags, *texts, *texts.values()])
         targets.append(cache_folder() / f"{name}-{digest[:16]}{suffix}")
     if all(target.is_file() for target in targets):

@@ -163,10 +163,14 @@ def _kernels_of(path: Path) -> list[CompiledKernel]:
     return runtime().load(path)
 
 
-def load_kernels(names: Sequence[str]) -> list[CompiledKernel]:
-    """The kernels of these sources, compiled if they are not in the cache.
+def load_kernels(names: Sequence[str], folder: Path) -> list[CompiledKernel]:
+    """The kernels of these sources of a folder, compiled if they are not in the cache.
 
     Raises:
         DeviceError: one does not compile or load.
     """
-    return [kernel for path in emulated_build.build_kernels(names) for kernel in _kernels_of(path)]
+    return [
+        kernel
+        for path in emulated_build.build_kernels(names, folder)
+        for kernel in _kernels_of(path)
+    ]

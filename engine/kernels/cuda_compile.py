@@ -198,15 +198,17 @@ def texts_of(name: str, folder: Path | None = None) -> dict[str, str]:
 
     Args:
         name: of the source, without its suffix.
-        folder: where it is; None for `CUDA_FOLDER`.
+        folder: where it is; None for `CUDA_FOLDER`, in which headers are looked for after it.
     """
-    folder = folder or CUDA_FOLDER
+    folders = [folder or CUDA_FOLDER, CUDA_FOLDER]
     texts: dict[str, str] = {}
     wanted = [f"{name}.cu"]
     while wanted:
         file_name = wanted.pop(0)
-        path = folder / file_name
-        if file_name not in texts and path.is_file():
+        if file_name in texts:
+            continue
+        path = next((path for f in folders if (path := f / file_name).is_file()), None)
+        if path is not None:
             texts[file_name] = path.read_text(encoding="utf-8")
             wanted += re.findall(r'^\s*#\s*include\s+"([^"]+)"', texts[file_name], re.MULTILINE)
     return texts
