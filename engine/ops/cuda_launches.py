@@ -14,7 +14,6 @@ from engine.device.array import DeviceArray
 from engine.ops.base import Limits
 from engine.ops.cuda_attention import CudaAttention
 from engine.ops.cuda_delta import CudaDelta
-from engine.ops.cuda_expert_launches import CudaExpertLaunches
 from engine.ops.cuda_experts import ExpertLaunches
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_ple import CudaPle
@@ -149,7 +148,7 @@ def make_launches(launcher: Launcher, limits: Limits) -> Launches:
     Raises:
         DeviceMemoryError: there is no room for their tables.
     """
-    products = CudaExpertLaunches(CudaProducts(launcher))
+    products = CudaProducts(launcher)
     launches = Launches(
         products=products,
         streams=CudaStreams(launcher, products),
