@@ -65,7 +65,7 @@ class ThreadOrder(Enum):
     FORWARD = 0
     BACKWARD = 1
     RANDOM = 2
-    MIXED = -1  # drawn for each launch, mostly one of the first two, which are faster
+    MIXED = -1  # drawn for each launch
 
 
 class EmulatedKernel(Kernel):
@@ -370,13 +370,12 @@ class EmulatedDevice(Device):
 
         return action
 
-    def _run(self, kernel: EmulatedKernel, launch: Launch, packed: object) -> None:
+    def _run(self, kernel: EmulatedKernel, launch: Launch, packed: Sequence[int]) -> None:
         """Run a launch; `packed` holds the arguments that it points to."""
-        del packed
         order = self.thread_order
         if order is ThreadOrder.MIXED:
             drawn = self._chance.random()
-            order = ThreadOrder(0 if drawn < 0.45 else 1 if drawn < 0.9 else 2)
+            order = ThreadOrder(int(drawn * 3))
         launch.order = order.value
         launch.seed = self._chance.getrandbits(63)
         report = Report()
@@ -384,15 +383,21 @@ class EmulatedDevice(Device):
             failed = self._runtime.run(ctypes.addressof(launch), ctypes.addressof(report))
         self.num_launches += 1
         if failed:
-            self._fail(f"{kernel.name} {self._words(report)}")
+            self._fail(f"{kernel.name} {self._words(report, kernel, packed)}")
         self._check_overruns(kernel.name)
 
-    def _words(self, report: Report) -> str:
+    def _words(self, report: Report, kernel: EmulatedKernel, packed: Sequence[int]) -> str:
         where = f"in block {tuple(report.block)}, thread {tuple(report.thread)}"
         reason = report.reason.decode()
         if report.fault in {1, 2} and not reason:
             address = report.address
-            return f"{_FAULTS[report.fault]} {address:#x}, {self._describe(address)}, {where}."
+            pointers = [
+                ctypes.c_uint64.from_address(value).value
+                for value, is_pointer in zip(packed, kernel.compiled.are_pointers, strict=False)
+                if is_pointer
+            ]
+            near = self._describe(address, pointers)
+            return f"{_FAULTS[report.fault]} {address:#x}, {near}, {where}."
         return f"{reason or _FAULTS[report.fault]}, {where}."
 
     def _check_overruns(self, name: str) -> None:
@@ -400,8 +405,8 @@ class EmulatedDevice(Device):
         if start:
             self._fail(f"{name} writes behind the {self._live.get(start)} bytes at {start:#x}.")
 
-    def _describe(self, address: int) -> str:
-        """Where an address lies."""
+    def _describe(self, address: int, pointers: Iterable[int] = ()) -> str:
+        """Where an address lies; of several places the one that a kernel was given."""
         places = [
             *((start, size, "") for start, size in self._live.items()),
             *((start, size, " of pinned memory") for start, size in self._pinned.items()),
@@ -409,9 +414,10 @@ class EmulatedDevice(Device):
         ]
         if not places:
             return "in no memory of the card"
+        given = [place for place in places if any(0 <= p - place[0] <= place[1] for p in pointers)]
         _, start, size, kind = min(
             (max(start - address, address - (start + size - 1), 0), start, size, kind)
-            for start, size, kind in places
+            for start, size, kind in given or places
         )
         if start <= address < start + size:
             return f"{address - start} bytes into {size} bytes{kind}"

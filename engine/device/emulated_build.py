@@ -66,6 +66,7 @@ _RUNTIME_FLAGS = [
     "-fvisibility=hidden",
     "-Wall",
 ]
+_RUNTIME = "runtime"
 _RUNTIME_SOURCES = ("runtime.cpp", "memory.cpp", "shared.cpp", "faults.cpp", "switch.cpp")
 
 
@@ -108,7 +109,7 @@ def build_runtime() -> Path:
     """
     sources = [EMULATOR_FOLDER / name for name in _RUNTIME_SOURCES]
     flags = _runtime_flags(compiler())
-    return _build([(sources, flags, "runtime")])[0]
+    return _build([(sources, flags, _RUNTIME)])[0]
 
 
 def build_kernels(names: Iterable[str], folder: Path = CUDA_FOLDER) -> list[Path]:
@@ -127,23 +128,27 @@ def build_kernels(names: Iterable[str], folder: Path = CUDA_FOLDER) -> list[Path
 
 def _build(jobs: list[tuple[list[Path], list[str], str]]) -> list[Path]:
     suffix = ".dll" if os.name == "nt" else ".so"
-    emulator = _digest(
-        sorted(EMULATOR_FOLDER.glob("*.h")), [*compiler().command, _age_of_compiler()]
-    )
+    used = [*compiler().command, _age_of_compiler()]
     targets = []
     for sources, flags, name in jobs:
-        texts = texts_of(name, sources[0].parent) if name != "runtime" else {}
-        digest = _digest(sources, [emulator, *flags, *texts, *texts.values()])
+        if name == _RUNTIME:
+            digest = _digest([*sources, *sorted(EMULATOR_FOLDER.glob("*.h"))], [*used, *flags])
+        else:
+            texts = texts_of(name, [sources[0].parent, EMULATOR_FOLDER])
+            digest = _digest([], [*used, *flags, *texts, *texts.values()])
         targets.append(cache_folder() / f"{name}-{digest[:16]}{suffix}")
-    if all(target.is_file() for target in targets):
-        return targets
-    with _alone(cache_folder()):
-        missing = [
-            (job, target) for job, target in zip(jobs, targets, strict=True) if not target.is_file()
-        ]
+    missing = [pair for pair in zip(jobs, targets, strict=True) if not pair[1].is_file()]
+    if missing:
         with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
-            list(pool.map(lambda pair: _compile(*pair), missing))
+            list(pool.map(lambda pair: _compile_once(*pair), missing))
     return targets
+
+
+def _compile_once(job: tuple[list[Path], list[str], str], target: Path) -> None:
+    """Compile, unless another process does: then its library is waited for."""
+    with _alone(target.parent, job[2]):
+        if not target.is_file():
+            _compile(job, target)
 
 
 def _compile(job: tuple[list[Path], list[str], str], target: Path) -> None:
@@ -155,7 +160,7 @@ def _compile(job: tuple[list[Path], list[str], str], target: Path) -> None:
         environment.setdefault("ZIG_LOCAL_CACHE_DIR", str(cache_folder() / "zig"))
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / target.name
-        language = ["-x", "c++"] if name != "runtime" else []
+        language = ["-x", "c++"] if name != _RUNTIME else []
         command = [*used.command, *flags, "-shared", *language, *map(str, sources), "-o", str(made)]
         try:
             done = subprocess.run(command, env=environment, capture_output=True, check=False)
@@ -208,10 +213,10 @@ def _digest(paths: Iterable[Path], words: Iterable[str]) -> str:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time compiles: the others find the libraries when it is done."""
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """One process at a time compiles a source: the others find the library when it is done."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a+b") as file:
+    with (folder / f"{name}.lock").open("a+b") as file:
         if sys.platform == "win32":
             import msvcrt  # noqa: PLC0415  # exists there only
 

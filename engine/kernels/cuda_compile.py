@@ -193,14 +193,14 @@ def _figure(pattern: str, text: str) -> int:
     return int(match.group(1)) if match else 0
 
 
-def texts_of(name: str, folder: Path | None = None) -> dict[str, str]:
-    """A source and all headers beside it that it includes, by file name; the source comes first.
+def texts_of(name: str, folders: Sequence[Path] = ()) -> dict[str, str]:
+    """A source and all headers that it includes, by file name; the source comes first.
 
     Args:
         name: of the source, without its suffix.
-        folder: where it is; None for `CUDA_FOLDER`, in which headers are looked for after it.
+        folders: where files are looked for; `CUDA_FOLDER` comes last.
     """
-    folders = [folder or CUDA_FOLDER, CUDA_FOLDER]
+    folders = [*folders, CUDA_FOLDER]
     texts: dict[str, str] = {}
     wanted = [f"{name}.cu"]
     while wanted:

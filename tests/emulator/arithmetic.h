@@ -66,6 +66,10 @@ inline Integer to_integer(double value) {
 
 }  // namespace emulator
 
+#ifdef __clang__
+inline float half_to_float(uint16_t bits) { return static_cast<float>(emulator::bits_as<_Float16>(bits)); }
+inline uint16_t float_to_half(float value) { return emulator::bits_as<uint16_t>(static_cast<_Float16>(value)); }
+#else
 inline float half_to_float(uint16_t bits) {
     const emulator::Half8 halves = {static_cast<short>(bits)};
     return emulator::bits_as<emulator::Float4>(__builtin_ia32_vcvtph2ps(halves))[0];
@@ -74,6 +78,7 @@ inline uint16_t float_to_half(float value) {
     const emulator::Float4 floats = {value};
     return static_cast<uint16_t>(emulator::bits_as<emulator::Half8>(__builtin_ia32_vcvtps2ph(floats, 0))[0]);
 }
+#endif
 
 inline float __int_as_float(int bits) { return emulator::bits_as<float>(bits); }
 inline float __uint_as_float(unsigned bits) { return emulator::bits_as<float>(bits); }

@@ -31,11 +31,11 @@ size_t bytes_behind(const Range& range) {
 }  // namespace
 
 char* map_pages(size_t num_bytes) {
-    const size_t all = num_bytes + 2 * PAGE;
+    const size_t all = num_bytes + 2 * GUARD;
 #ifdef _WIN32
     char* start = static_cast<char*>(VirtualAlloc(nullptr, all, MEM_RESERVE, PAGE_NOACCESS));
     if (start == nullptr) return nullptr;
-    if (VirtualAlloc(start + PAGE, num_bytes, MEM_COMMIT, PAGE_READWRITE) == nullptr) {
+    if (VirtualAlloc(start + GUARD, num_bytes, MEM_COMMIT, PAGE_READWRITE) == nullptr) {
         VirtualFree(start, 0, MEM_RELEASE);
         return nullptr;
     }
@@ -43,12 +43,12 @@ char* map_pages(size_t num_bytes) {
     void* mapped = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) return nullptr;
     char* start = static_cast<char*>(mapped);
-    if (mprotect(start + PAGE, num_bytes, PROT_READ | PROT_WRITE) != 0) {
+    if (mprotect(start + GUARD, num_bytes, PROT_READ | PROT_WRITE) != 0) {
         munmap(start, all);
         return nullptr;
     }
 #endif
-    return start + PAGE;
+    return start + GUARD;
 }
 
 void unmap_pages(char* start, size_t num_bytes) {

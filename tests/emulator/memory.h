@@ -1,5 +1,5 @@
-// Memory of the emulated cards: each allocation ends at a page that nobody may touch, begins behind another, and
-// is never given to anybody again; so what reaches beyond it, or comes too late, faults.
+// Memory of the emulated cards: each allocation ends at addresses that nobody may touch, begins behind
+// others, and is never given to anybody again; so what reaches beyond it, or comes too late, faults.
 #pragma once
 
 #include <stddef.h>
@@ -8,8 +8,9 @@
 namespace emulator {
 
 constexpr size_t PAGE = 4096;
+constexpr size_t GUARD = 1 << 20;  // addresses only, no memory
 
-// Readable and writable bytes, a whole number of pages, between two pages that are not; nullptr without memory.
+// Readable and writable bytes, a whole number of pages, between two guards that are not; nullptr without memory.
 char* map_pages(size_t num_bytes);
 // Gives the memory back but keeps the addresses, so that whoever still uses them faults.
 void unmap_pages(char* start, size_t num_bytes);

@@ -337,7 +337,7 @@ bool run_block(Report* report) {
         put(report, "");
         for (int i = 0; i < num_threads; ++i) {
             const uint64_t stack = reinterpret_cast<uint64_t>(threads[i].memory);
-            if (stack != 0 && fault.address < stack && fault.address + PAGE >= stack) put(report, "its stack is full");
+            if (stack != 0 && fault.address < stack && fault.address + GUARD >= stack) put(report, "its stack is full");
         }
     } else if (stop_reason != nullptr) {
         put(report, stop_reason);

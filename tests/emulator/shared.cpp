@@ -20,6 +20,7 @@ constexpr size_t LINE = 64;
 struct Block {
     char* start;
     size_t num_bytes;
+    int32_t poison_byte = -1;  // that all of it was filled with last
 };
 
 #ifdef _WIN32
@@ -33,11 +34,11 @@ Block find_block(const void* inside, const void*) {
     const auto* dos = reinterpret_cast<const IMAGE_DOS_HEADER*>(base);
     const auto* headers = reinterpret_cast<const IMAGE_NT_HEADERS*>(base + dos->e_lfanew);
     const auto& entry = headers->OptionalHeader.DataDirectory[IMAGE_DIRECTORY_ENTRY_TLS];
-    if (entry.Size == 0) return {nullptr, 0};
+    if (entry.Size == 0) return {nullptr, 0, -1};
     const auto* tls = reinterpret_cast<const IMAGE_TLS_DIRECTORY*>(base + entry.VirtualAddress);
     const DWORD index = *reinterpret_cast<const DWORD*>(tls->AddressOfIndex);
     char** blocks = *reinterpret_cast<char***>(reinterpret_cast<char*>(NtCurrentTeb()) + 0x58);
-    return {blocks[index], static_cast<size_t>(tls->EndAddressOfRawData - tls->StartAddressOfRawData) + tls->SizeOfZeroFill};
+    return {blocks[index], static_cast<size_t>(tls->EndAddressOfRawData - tls->StartAddressOfRawData) + tls->SizeOfZeroFill, -1};
 }
 
 #else
@@ -55,7 +56,7 @@ int look(dl_phdr_info* info, size_t, void* data) {
         const auto& header = info->dlpi_phdr[i];
         if (header.p_type != PT_TLS) continue;
         if (search->touched >= start && search->touched < start + header.p_memsz) {
-            search->found = {start, header.p_memsz};
+            search->found = {start, header.p_memsz, -1};
             return 1;
         }
     }
@@ -64,7 +65,7 @@ int look(dl_phdr_info* info, size_t, void* data) {
 
 // The thread-local block of this thread in which `touched` lies.
 Block find_block(const void*, const void* touched) {
-    Search search = {static_cast<const char*>(touched), {nullptr, 0}};
+    Search search = {static_cast<const char*>(touched), {nullptr, 0, -1}};
     dl_iterate_phdr(look, &search);
     return search.found;
 }
@@ -83,12 +84,15 @@ SharedArrays::SharedArrays(const Module* module, const Entry* entry, int32_t poi
     static thread_local std::map<const Module*, Block> blocks;
     static std::map<const Entry*, Known> all;
     char* touched = module->touch_shared();
-    Block& block = blocks[module];
+    Block& block = blocks.emplace(module, Block{nullptr, 0, -1}).first->second;
     if (block.start == nullptr) block = find_block(module->here, touched);
     start_ = block.start;
     num_bytes_ = block.num_bytes;
     known_ = &all[entry];
-    if (known_->num_launches < LAUNCHES_TO_LEARN) memset(start_, poison_byte, num_bytes_);
+    if (known_->num_launches < LAUNCHES_TO_LEARN || block.poison_byte != poison_byte) {
+        memset(start_, poison_byte, num_bytes_);
+        block.poison_byte = poison_byte;
+    }
 }
 
 void SharedArrays::poison() {
