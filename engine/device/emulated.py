@@ -194,8 +194,9 @@ class EmulatedDevice(Device):
 
     def free(self, address: int, num_bytes: int) -> None:
         """Take an allocation back."""
+        if self._live.pop(address, None) is None:  # the card was closed before
+            return
         self._used_bytes -= -(-num_bytes // 256) * 256
-        self._live.pop(address)
         self._freed[address] = num_bytes
         self._runtime.free(address, num_bytes)
 

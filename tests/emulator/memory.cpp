@@ -64,7 +64,7 @@ void add_range(const Range& range) {
     memset(reinterpret_cast<char*>(range.start) + range.num_bytes, BEHIND, bytes_behind(range));
 }
 
-bool remove_range(uint64_t start) { return ranges().erase(start) != 0; }
+void remove_range(uint64_t start) { ranges().erase(start); }
 
 bool may_point(int32_t device, uint64_t address) {
     auto next = ranges().upper_bound(address);

@@ -24,8 +24,7 @@ struct Range {
 };
 
 void add_range(const Range& range);
-// False when there is none.
-bool remove_range(uint64_t start);
+void remove_range(uint64_t start);
 // Whether an argument may point here: into a range of the device, or to its end.
 bool may_point(int32_t device, uint64_t address);
 // Whether bytes lie within one range of the card itself.

@@ -387,7 +387,8 @@ VISIBLE uint64_t stratum_alloc(int32_t device, uint64_t num_bytes, int32_t is_ca
 VISIBLE void stratum_free(uint64_t start, uint64_t num_bytes) {
     const uint64_t aligned = (num_bytes + 255) / 256 * 256;
     const uint64_t mapped = (aligned + PAGE - 1) / PAGE * PAGE + (aligned == 0 ? PAGE : 0);
-    if (remove_range(start)) unmap_pages(reinterpret_cast<char*>(start + aligned - mapped), mapped);
+    remove_range(start);  // pinned memory may have been unregistered before
+    unmap_pages(reinterpret_cast<char*>(start + aligned - mapped), mapped);
 }
 
 // Host memory of somebody else that kernels of a device may reach from now on.
