@@ -1,4 +1,4 @@
-"""Launches of the kernels for residual streams and norms (engine/kernels/cuda/streams.cu).
+"""Launches of the kernels for residual streams and norms (streams.cu, hc_up_*.cu).
 
 Arrays are `DeviceArray`s, weights those of the CUDA operations. Nothing is read on the host.
 """
@@ -6,29 +6,29 @@ Arrays are `DeviceArray`s, weights those of the CUDA operations. Nothing is read
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from engine.core.ggml_types import GgmlType
+from engine.core.ggml_types import GgmlType, row_bytes
 from engine.device.array import DeviceArray
 from engine.ops.cuda_launch import Launcher, pointer
-from engine.ops.cuda_structs import HcNormStruct, address_of, scratch_floats
-from engine.ops.weights import HyperConnectionWeights, Matrix
+from engine.ops.cuda_matrix import cuda_matrix
+from engine.ops.cuda_product_structs import FLOAT_FORMATS, lanes_of, record_bytes
+from engine.ops.cuda_products import CudaProducts
+from engine.ops.cuda_structs import HcNormStruct, HcUpStruct, address_of, scratch_floats
+from engine.ops.weights import HyperConnectionWeights
 
 _COLUMNS = 256  # threads of a block that takes columns
-_MOST_THREADS = 1024
-_MOST_INJECTED = 8  # streams whose injection hc_norm computes
+_MOST_INJECTED = 8  # streams whose injection hc_norm sums
 _WARP = 32
-
-
-class Products(Protocol):
-    """Matrix products on the card."""
-
-    def matmul(
-        self, matrices: Sequence[Matrix], x: DeviceArray, outs: Sequence[DeviceArray]
-    ) -> None:
-        """As `Ops.matmul`."""
+_UP_THREADS = 128
+_UP_ROWS = (4, 16)  # that hc_up takes at once
+_UP_FORMATS = frozenset(
+    {
+        *(GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0),
+        *(GgmlType.Q5_0, GgmlType.Q5_1, GgmlType.Q4_0, GgmlType.IQ4_NL),
+    }
+)
+_MOST_SHARED_BYTES = 47 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class Pending:
 class CudaStreams:
     """Filling, adding, norms, and the gated residual mix."""
 
-    def __init__(self, launcher: Launcher, products: Products) -> None:
+    def __init__(self, launcher: Launcher, products: CudaProducts) -> None:
         self._launcher = launcher
         self._products = products
 
@@ -99,23 +99,18 @@ class CudaStreams:
         rows, hc, hidden = streams.shape
         if not rows:
             return
-        width, rank = hc * hidden, weights.down.rows
+        down, width = cuda_matrix(weights.down), hc * hidden
         normed = self._floats("hc_normed", rows, width)
-        low = self._floats("hc_low", rows, rank)
-        gates = self._floats("hc_gates", rows, width)
-        is_fused = inject is not None and self._is_injection_fused(weights, hc)
-        matrices: list[Matrix] = [weights.down]
-        outs = [low]
-        raw: DeviceArray | None = None
-        if inject is not None and weights.inject is not None and not is_fused:
+        low = self._floats("hc_low", rows, down.rows)
+        partials: DeviceArray | None = None
+        if inject is not None and self._is_injection_fused(weights, hc):
+            partials = self._floats("hc_partials", rows, hc * hc)
+        read = self._norm(weights, streams, normed, partials, pending)
+        self._products.multiply(down, read, low, rows)
+        self._finish(weights, normed, low, x, None if partials is None else (partials, inject))
+        if inject is not None and weights.inject is not None and partials is None:
             raw = self._floats("hc_raw", rows, hc)
-            matrices.append(weights.inject)
-            outs.append(raw)
-
-        self._norm(weights, streams, normed, inject if is_fused else None, pending)
-        self._products.matmul(matrices, normed, outs)
-        self._elementwise("hc_low", low, pointer(low), hc)
-        if raw is not None and inject is not None:
+            self._products.matmul([cuda_matrix(weights.inject)], normed, [raw])
             self._launcher.launch(
                 "hc_inject",
                 (-(-rows * hc // _COLUMNS), 1, 1),
@@ -123,8 +118,6 @@ class CudaStreams:
                 *(pointer(raw), pointer(inject)),
                 *(ctypes.c_int32(rows * hc), ctypes.c_int32(hc)),
             )
-        self._products.matmul([weights.up], low, [gates])
-        self._by_columns("hc_output", streams, pointer(gates), pointer(normed), pointer(x))
 
     @staticmethod
     def _is_injection_fused(weights: HyperConnectionWeights, num_streams: int) -> bool:
@@ -139,39 +132,88 @@ class CudaStreams:
         weights: HyperConnectionWeights,
         streams: DeviceArray,
         normed: DeviceArray,
-        inject: DeviceArray | None,
+        partials: DeviceArray | None,
         pending: Pending | None,
-    ) -> None:
+    ) -> DeviceArray | int:
+        """The normed rows, in the form that the down projection reads."""
         rows, hc, hidden = streams.shape
-        if hc * _WARP > _MOST_THREADS:
-            raise ValueError(f"{hc} residual streams are more than the kernels take")
-        each = min(_COLUMNS, _MOST_THREADS // hc // _WARP * _WARP, _warps(hidden))
-        inject_rows = None
-        if inject is not None:
-            inject_rows = getattr(weights.inject, "address")  # noqa: B009  # of CudaMatrix alone
+        is_quantised = weights.down.type not in FLOAT_FORMATS
+        inject = None if weights.inject is None else cuda_matrix(weights.inject)
+        records: int | None = None
+        if is_quantised and hidden % 64 == 0:
+            records = self._launcher.scratch("hc_records", rows * record_bytes(hc * hidden))
         struct = HcNormStruct(
             streams=streams.address,
             last_inject=None if pending is None else pending.inject.address,
             y=None if pending is None else pending.y.address,
             late=None if pending is None or pending.late is None else pending.late.address,
             norm=address_of(weights.norm),
-            inject_rows=inject_rows,
+            inject_rows=None if partials is None or inject is None else inject.address,
             normed=normed.address,
-            inject=None if inject is None else inject.address,
+            records=records,
+            partials=None if partials is None else partials.address,
             num_streams=hc,
             hidden=hidden,
             eps=weights.eps,
         )
-        self._launcher.launch("hc_norm", (rows, 1, 1), (hc * each, 1, 1), struct)
+        threads = min(_COLUMNS, _warps(hidden))
+        self._launcher.launch("hc_norm", (rows, hc, 1), (threads, 1, 1), struct)
+        if is_quantised and records is None:
+            records = self._products.quantise(normed, rows, hc * hidden, "hc_records")
+        return normed if records is None else records
 
-    def _elementwise(
-        self, name: str, array: DeviceArray, first: ctypes.c_void_p, num_streams: int
+    def _finish(
+        self,
+        weights: HyperConnectionWeights,
+        normed: DeviceArray,
+        low: DeviceArray,
+        x: DeviceArray,
+        injection: tuple[DeviceArray, DeviceArray | None] | None,
     ) -> None:
+        """From the down projection to x, and the injection from its parts."""
+        up = cuda_matrix(weights.up)
+        rows, rank = low.shape
+        hidden = x.shape[1]
+        hc = normed.shape[1] // hidden
+        partials, inject = (None, None) if injection is None else injection
+        is_float = up.type in FLOAT_FORMATS
+        at_once = next((size for size in _UP_ROWS if rows <= size), None)
+        shared = (at_once or 0) * (4 * rank if is_float else record_bytes(rank))
+        if at_once is not None and up.type in _UP_FORMATS and shared <= _MOST_SHARED_BYTES:
+            lanes = _WARP if is_float else lanes_of(rank)
+            struct = HcUpStruct(
+                *(up.address, row_bytes(up.type, rank), low.address, normed.address, x.address),
+                partials=None if partials is None else partials.address,
+                inject=None if inject is None else inject.address,
+                num_rows=rows,
+                num_streams=hc,
+                hidden=hidden,
+                rank=rank,
+                lanes=lanes,
+            )
+            self._launcher.launch(
+                f"hc_up_{up.type.name.lower()}_r{at_once}",
+                (-(-hidden * lanes // _UP_THREADS), 1, 1),
+                (_UP_THREADS, 1, 1),
+                struct,
+                shared_bytes=shared,
+            )
+            return
         self._launcher.launch(
-            name,
-            (-(-array.size // _COLUMNS), 1, 1),
+            "hc_low",
+            (-(-max(low.size, rows * hc) // _COLUMNS), 1, 1),
             (_COLUMNS, 1, 1),
-            *(first, ctypes.c_int32(array.size), ctypes.c_int32(num_streams)),
+            *(pointer(low), ctypes.c_int32(low.size), ctypes.c_int32(hc)),
+            *(pointer(partials), pointer(inject), ctypes.c_int32(rows)),
+        )
+        gates = self._floats("hc_gates", rows, hc * hidden)
+        self._products.matmul([up], low, [gates])
+        self._launcher.launch(
+            "hc_output",
+            (-(-hidden // _COLUMNS), rows, 1),
+            (_COLUMNS, 1, 1),
+            *(pointer(gates), pointer(normed), pointer(x)),
+            *(ctypes.c_int32(hc), ctypes.c_int32(hidden)),
         )
 
     def _by_columns(self, name: str, streams: DeviceArray, *addresses: ctypes.c_void_p) -> None:

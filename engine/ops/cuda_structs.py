@@ -81,10 +81,30 @@ class HcNormStruct(ctypes.Structure):
         ("norm", _ADDRESS),
         ("inject_rows", _ADDRESS),
         ("normed", _ADDRESS),
-        ("inject", _ADDRESS),
+        ("records", _ADDRESS),
+        ("partials", _ADDRESS),
         ("num_streams", _INT),
         ("hidden", _INT),
         ("eps", _FLOAT),
+    )
+
+
+class HcUpStruct(ctypes.Structure):
+    """`HcUp` of hc_up.cuh."""
+
+    _fields_ = (
+        ("up", _ADDRESS),
+        ("row_bytes", ctypes.c_int64),
+        ("low", _ADDRESS),
+        ("normed", _ADDRESS),
+        ("x", _ADDRESS),
+        ("partials", _ADDRESS),
+        ("inject", _ADDRESS),
+        ("num_rows", _INT),
+        ("num_streams", _INT),
+        ("hidden", _INT),
+        ("rank", _INT),
+        ("lanes", _INT),
     )
 
 

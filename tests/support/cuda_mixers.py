@@ -1,18 +1,15 @@
 """The CUDA kernels of streams, DeltaNet, attention and the n-gram layer behind the contract of numpy arrays.
 
 For the checks of engine/ops/check_*.py: every call uploads what it reads and downloads what it may
-write. Outputs start as memory that nobody has set. Matrix products inside are those of the reference,
-rounded to float32.
+write. Outputs start as memory that nobody has set.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 
-from engine.core.ggml_types import GgmlType
 from engine.device.array import DeviceArray
 from engine.device.base import Device
 from engine.gguf.reader import Tensor
@@ -20,11 +17,13 @@ from engine.ops.base import FloatArray, IntArray, Limits
 from engine.ops.cuda_attention import CudaAttention, FarPages
 from engine.ops.cuda_delta import CudaDelta
 from engine.ops.cuda_launch import Launcher
+from engine.ops.cuda_matrix import CudaMatrix
 from engine.ops.cuda_ple import CudaPle
+from engine.ops.cuda_products import CudaProducts
 from engine.ops.cuda_streams import CudaStreams
 from engine.ops.plan import PassPlan
 from engine.ops.pools import DeltaPool, KvPool, PlePool
-from engine.ops.reference import ReferenceMatrix, ReferenceOps
+from engine.ops.reference import ReferenceOps
 from engine.ops.weights import (
     AttentionWeights,
     DeltaWeights,
@@ -35,52 +34,9 @@ from engine.ops.weights import (
 
 KERNEL_FILES = (
     *("streams", "delta", "attention_prepare", "attention_select", "attention"),
-    *("ple", "ranges", "sampling"),
+    *("ple", "ranges", "sampling", "hc_up_quantised", "hc_up_floats", "quantise"),
+    *("products_f32", "products_f16", "products_bf16", "products_q8_0"),
 )
-
-
-class UploadedMatrix:
-    """A matrix of the reference whose bytes also lie on the card."""
-
-    def __init__(self, launcher: Launcher, tensor: Tensor) -> None:
-        self.reference = ReferenceMatrix(tensor)
-        self.data = launcher.space.upload(np.ascontiguousarray(tensor.data).reshape(-1))
-
-    @property
-    def rows(self) -> int:
-        return self.reference.rows
-
-    @property
-    def columns(self) -> int:
-        return self.reference.columns
-
-    @property
-    def count(self) -> int:
-        return self.reference.count
-
-    @property
-    def type(self) -> GgmlType:
-        return self.reference.type
-
-    @property
-    def address(self) -> int:
-        return self.data.address
-
-
-class HostProducts:
-    """Products of the reference between the card's arrays."""
-
-    def __init__(self, reference: ReferenceOps) -> None:
-        self._reference = reference
-
-    def matmul(
-        self, matrices: Sequence[Matrix], x: DeviceArray, outs: Sequence[DeviceArray]
-    ) -> None:
-        for matrix, out in zip(matrices, outs, strict=True):
-            assert isinstance(matrix, UploadedMatrix)
-            result = np.empty(out.shape, np.float32)
-            self._reference.matmul([matrix.reference], x.numpy(), [result])
-            out[...] = result
 
 
 class MixerOps(ReferenceOps):
@@ -91,7 +47,7 @@ class MixerOps(ReferenceOps):
     def __init__(self, limits: Limits, device: Device) -> None:
         super().__init__(limits)
         self.launcher = Launcher(device)
-        self.streams = CudaStreams(self.launcher, HostProducts(ReferenceOps(limits)))
+        self.streams = CudaStreams(self.launcher, CudaProducts(self.launcher))
         self.delta = CudaDelta(self.launcher)
         self.attending = CudaAttention(self.launcher)
         self.ple = CudaPle(self.launcher)
@@ -126,7 +82,7 @@ class MixerOps(ReferenceOps):
                 value[...] = getattr(device_group, f.name).numpy()
 
     def matrix(self, tensor: Tensor) -> Matrix:
-        return UploadedMatrix(self.launcher, tensor)
+        return CudaMatrix(tensor, self.launcher.space)
 
     # -- streams -----------------------------------------------------------------------------------
 

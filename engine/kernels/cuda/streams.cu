@@ -1,10 +1,12 @@
 // Residual streams and norms (spec 4.1-4.3): filling, adding, RMS norm, and the gated residual mix around its
 // matrix products.
 //
-// A mix is: hc_norm (which first adds what the layer before left, computes the injection where its matrix is
-// float32), down and other products, hc_low, up, hc_output. Streams are [R, hc, H] float32; every kernel
-// takes all rows of a pass, one row of blocks for each. Plain twins: the methods of the same names, and `hc_mix`,
-// in engine/ops/reference.py.
+// A mix is: hc_norm, which first adds what the layer before left, writes 8-bit records for the products and sums
+// for the injection; the down product (products.cuh); then hc_up of hc_up.cuh or, where that has no variant for the
+// matrix or there are many rows, hc_low, the up product and hc_output, with the same bits. Streams are [R, hc, H]
+// float32. Plain twins: the methods of the same names, and `hc_mix`, in engine/ops/reference.py.
+#include "activations.cuh"
+#include "hc_inject.cuh"
 #include "maths.cuh"
 
 // streams[r, s] = x[r] for every stream. Grid (columns / 256, R).
@@ -61,33 +63,31 @@ KERNEL(hc_combine)(float* streams, const float* inject, const float* y, const fl
 }
 EXPORT(hc_combine)
 
-constexpr int MOST_INJECTED = 8;  // streams whose injection hc_norm computes itself
-
-// The begin of a mix. Grid (R), block num_streams * (whole warps for each stream), at most 1024 threads.
+// The begin of a mix. Grid (R, hc), block a size that depends on `hidden` alone.
 struct HcNorm {
     float* streams;            // [R, hc, H]; changed where y is given
     const float* last_inject;  // [R, hc] of the part before, or null with y
     const float* y;            // [R, H] result of the part before that was not added yet, or null
     const float* late;         // [R, H] added to y first, or null
     const float* norm;         // [hc, H]
-    const float* inject_rows;  // [hc, hc * H] float32, or null: then `inject` stays as it is; hc <= 8
+    const float* inject_rows;  // [hc, hc * H] float32, or null; hc <= MOST_INJECTED
     float* normed;             // [R, hc, H]
-    float* inject;             // [R, hc]: 2 sigmoid(inject_rows @ normed / hc)
+    uint8_t* records;          // of normed as rows of hc * H (activations.cuh), or null; H a multiple of 64
+    float* partials;           // [R, hc, hc]: for each stream its part of inject_rows @ normed, with inject_rows
     int32_t num_streams;
     int32_t hidden;
     float eps;
 };
 
-KERNEL_BOUNDED(hc_norm, 1024)(HcNorm p) {
+KERNEL_BOUNDED(hc_norm, 256)(HcNorm p) {
     __shared__ float memory[WARP_SIZE * MOST_INJECTED];
-    const int32_t hidden = p.hidden, hc = p.num_streams, width = hc * hidden;
+    const int32_t hidden = p.hidden, hc = p.num_streams, width = hc * hidden, stream = blockIdx.y;
     const int64_t row = blockIdx.x;
-    const int32_t threads = blockDim.x / hc, stream = threadIdx.x / threads, first = threadIdx.x % threads;
-    float* values = p.streams + row * width + stream * hidden;
+    float* values = p.streams + row * width + static_cast<int64_t>(stream) * hidden;
     const float last = p.y != nullptr ? p.last_inject[row * hc + stream] : 0.0f;
 
     float squares = 0.0f;
-    for (int32_t i = first; i < hidden; i += threads) {
+    for (int32_t i = threadIdx.x; i < hidden; i += blockDim.x) {
         float value = values[i];
         if (p.y != nullptr) {
             value = combined(value, last, p.y, p.late, row * hidden + i);
@@ -95,21 +95,18 @@ KERNEL_BOUNDED(hc_norm, 1024)(HcNorm p) {
         }
         squares = fmaf(value, value, squares);
     }
-    squares = warp_sum(squares);
-    if (lane_index() == 0) memory[warp_index()] = squares;
-    __syncthreads();
-    const int32_t warps = threads / WARP_SIZE;
-    float total = 0.0f;
-    for (int32_t w = stream * warps; w < (stream + 1) * warps; ++w) total += memory[w];
-    const float scale = inverse_rms(total, hidden, p.eps);
+    const float scale = inverse_rms(block_sum(squares, memory), hidden, p.eps);
 
     float products[MOST_INJECTED];
 #pragma unroll
     for (int j = 0; j < MOST_INJECTED; ++j) products[j] = 0.0f;
-    for (int32_t i = first; i < hidden; i += threads) {
+    uint8_t* record = p.records != nullptr ? p.records + row * record_bytes(width) : nullptr;
+    for (int32_t i = threadIdx.x; i < hidden; i += blockDim.x) {
         const int32_t column = stream * hidden + i;
         const float value = values[i] * scale * p.norm[column];
         p.normed[row * width + column] = value;
+        // H is a multiple of 64 then: a warp holds one whole block.
+        if (record != nullptr) quantise_block(value, lane_index(), column / 32, width, record);
         if (p.inject_rows == nullptr) continue;
 #pragma unroll
         for (int j = 0; j < MOST_INJECTED; ++j) {
@@ -120,17 +117,16 @@ KERNEL_BOUNDED(hc_norm, 1024)(HcNorm p) {
     block_sums<MOST_INJECTED>(products, memory);
 #pragma unroll
     for (int j = 0; j < MOST_INJECTED; ++j) {
-        if (j < hc && threadIdx.x == 0) {
-            p.inject[row * hc + j] = 2.0f * sigmoid(products[j] / static_cast<float>(hc));
-        }
+        if (j < hc && threadIdx.x == 0) p.partials[(row * hc + stream) * hc + j] = products[j];
     }
 }
 EXPORT(hc_norm)
 
-// low = silu(low / hc) in place, over all R * rank values.
-KERNEL(hc_low)(float* low, int32_t count, int32_t num_streams) {
+// low = silu(low / hc) in place, over all R * rank values; where inject is not null, inject [R, hc] of the partials.
+KERNEL(hc_low)(float* low, int32_t count, int32_t num_streams, const float* partials, float* inject, int32_t num_rows) {
     const int32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) low[i] = silu(low[i] / static_cast<float>(num_streams));
+    if (inject != nullptr && i < num_rows * num_streams) inject[i] = injection(partials, i, num_streams);
 }
 EXPORT(hc_low)
 

@@ -42,7 +42,7 @@ def advance(
     plan = make_plan([SequenceRows(slot, half, part.start, part.stop - part.start)])
     out = np.zeros_like(case.z[part])
     arrays = (case.qkv[part].copy(), case.z[part], case.alpha[part], case.beta[part])
-    ops.delta_mix(case._weights(ops), pool, plan, *arrays, out)  # noqa: SLF001
+    ops.delta_mix(case._weights(ops), pool, plan, *arrays, out)
     return out
 
 
@@ -68,7 +68,7 @@ def test_commits_of_several_layers_and_slots_equal_single_ones(ops: MixerOps):
             for slot in range(3):
                 advance(ops, case, pool, slot, slot % 2, slice(3 * slot, 3 * slot + 6))
     commits = [(0, 0, 2), (1, 1, 6), (2, 0, 1)]
-    weights = cases[0]._weights(ops)  # noqa: SLF001
+    weights = cases[0]._weights(ops)
     for pool in single:
         for slot, half, tokens in commits:
             ops.delta_commit(weights, pool, slot, half, tokens)
@@ -81,7 +81,7 @@ def test_commits_of_several_layers_and_slots_equal_single_ones(ops: MixerOps):
 
 @pytest.mark.parametrize("commit", [(3, 0, 1), (0, 2, 1), (0, 0, 0), (0, 0, 9)])
 def test_a_commit_that_no_window_holds_is_refused(ops: MixerOps, commit: tuple[int, int, int]):
-    weights = DeltaCase(SIZES)._weights(ops)  # noqa: SLF001
+    weights = DeltaCase(SIZES)._weights(ops)
     with pytest.raises(ValueError, match="cannot be committed"):
         ops.delta_commit(weights, new_pool(), *commit)
 
@@ -99,7 +99,7 @@ def test_sequences_without_rows_are_passed_over(ops: MixerOps):
     plan = make_plan([SequenceRows(slot, 0, 0, 4 * (slot == 1)) for slot in range(3)])
     out = np.zeros_like(case.z[:4])
     arrays = (case.qkv[:4].copy(), case.z[:4], case.alpha[:4], case.beta[:4])
-    ops.delta_mix(case._weights(ops), between, plan, *arrays, out)  # noqa: SLF001
+    ops.delta_mix(case._weights(ops), between, plan, *arrays, out)
     assert out.tobytes() == wanted.tobytes()
     assert between.state.tobytes() == alone.state.tobytes()
 
@@ -111,7 +111,7 @@ def test_an_abandoned_pass_of_the_n_gram_layer_leaves_no_trace(ops: MixerOps):
         plan = make_plan([SequenceRows(2, half, part.start, part.stop - part.start)])
         streams = case.streams[part] * np.float32(scale)
         arrays = (case.key[part].copy(), case.value[part] * np.float32(scale), streams)
-        ops.ple_mix(case._weights(ops), pool, plan, *arrays)  # noqa: SLF001
+        ops.ple_mix(case._weights(ops), pool, plan, *arrays)
         return streams
 
     once, again = (ple_pool(3, 8, 9, 60) for _ in range(2))
@@ -129,7 +129,7 @@ def test_commits_of_several_slots_of_the_n_gram_layer(ops: MixerOps):
     pool = ple_pool(3, 8, 9, 60)
     pool.conv[...] = random.standard_normal(pool.conv.shape)
     pool.window[...] = random.standard_normal(pool.window.shape)
-    weights, on_card = ops.uploaded(case._weights(ops)), ops.uploaded(pool)  # noqa: SLF001
+    weights, on_card = ops.uploaded(case._weights(ops)), ops.uploaded(pool)
     ops.ple.ple_commits(weights, on_card, [(0, 1, 8), (2, 0, 3)])
     for slot, half, tokens in ((0, 1, 8), (2, 0, 3)):
         joined = np.concatenate([pool.conv[slot, half], pool.window[slot, :tokens]])

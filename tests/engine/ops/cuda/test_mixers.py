@@ -21,6 +21,7 @@ from tests.support.ops_cases import layer_cases, row_cases, sequence_cases
 
 FLOAT_BOUND = 1e-5
 HALF_BOUND = 1e-3  # a key or value in float16 may round to its neighbour
+QUANTISED_BOUND = 0.12  # activations are rounded to 8 bits
 LIMITS = Limits(max_rows=64, max_window=8, num_slots=3, num_pages=200)
 
 CASES: dict[str, OpCase] = {
@@ -56,6 +57,8 @@ def reference(name: str) -> Results:
 
 
 def bound(case: OpCase) -> float:
+    if case.quantises:
+        return QUANTISED_BOUND
     if isinstance(case, AttentionCase) and case.dtype == np.float16:
         return HALF_BOUND
     return FLOAT_BOUND

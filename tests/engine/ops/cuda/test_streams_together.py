@@ -14,16 +14,21 @@ from engine.ops.check_inputs import Inputs
 from engine.ops.cuda_streams import Pending
 from engine.ops.reference import ReferenceOps
 from engine.ops.weights import HyperConnectionWeights
-from tests.support.cuda_mixers import MixerOps
+from tests.support.cuda_mixers import KERNEL_FILES, MixerOps
 
 LIMITS = Limits(max_rows=8, max_window=8, num_slots=1, num_pages=1)
 ROWS = 5
+UP_TYPES = [
+    *(GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q5_0, GgmlType.Q5_1),
+    *(GgmlType.Q4_0, GgmlType.IQ4_NL, GgmlType.Q4_1),
+]
 
 
 @pytest.fixture(scope="module")
 def card() -> Iterator[EmulatedDevice]:
     device = EmulatedDevice()
-    device.load_kernels(["streams"])
+    products = {f"products_{t.name.lower()}" for t in UP_TYPES}
+    device.load_kernels(sorted({*KERNEL_FILES, *products}))
     yield device
     device.close()
 
@@ -95,7 +100,33 @@ def test_an_injection_of_any_format_and_number_of_streams(
     np.testing.assert_allclose(got[1], wanted[1], rtol=1e-5, atol=1e-6)
 
 
-def test_more_streams_than_a_block_has_warps_are_refused(ops: MixerOps):
-    mix = Mix(33, 4)
-    with pytest.raises(ValueError, match="33 residual streams"):
-        mix.run(ops, mix.streams)
+@pytest.mark.parametrize(("streams", "hidden"), [(4, 64), (3, 96), (2, 30)])
+@pytest.mark.parametrize("up_type", UP_TYPES, ids=lambda t: t.name)
+def test_few_rows_in_few_launches_have_the_bits_of_many_rows(
+    ops: MixerOps, up_type: GgmlType, streams: int, hidden: int
+):
+    inputs = Inputs(int(up_type))
+    quantised = GgmlType.Q8_0 if streams * hidden % 32 == 0 else GgmlType.F16
+    tensors = [
+        inputs.tensor(quantised, 96, streams * hidden),
+        inputs.tensor(up_type, streams * hidden, 96),
+        inputs.tensor(GgmlType.F32, streams, streams * hidden),
+    ]
+    norm = inputs.weight(streams, hidden)
+    values = inputs.normal(40, streams, hidden)
+
+    def mix(on: ReferenceOps, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        weights = HyperConnectionWeights(norm, *(on.matrix(t) for t in tensors), 1e-6)
+        rows = part.stop - part.start
+        x, inject = np.zeros((rows, hidden), np.float32), np.zeros((rows, streams), np.float32)
+        on.hc_mix(weights, values[part], x, inject)
+        return x, inject
+
+    whole = mix(ops, slice(0, 40))
+    for few in (slice(0, 1), slice(1, 4), slice(4, 9), slice(9, 25)):
+        x, inject = mix(ops, few)
+        assert x.tobytes() == whole[0][few].tobytes()
+        assert inject.tobytes() == whole[1][few].tobytes()
+    wanted = mix(ReferenceOps(LIMITS), slice(0, 40))
+    np.testing.assert_allclose(whole[0], wanted[0], atol=0.03)
+    np.testing.assert_allclose(whole[1], wanted[1], atol=0.03)
