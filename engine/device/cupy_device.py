@@ -32,7 +32,7 @@ from engine.device.base import (
     Size3,
     Stream,
 )
-from engine.device.cupy_bindings import NOT_READY, Bindings, count_cards, error_of
+from engine.device.cupy_bindings import NOT_READY, Bindings, count_cards, error_of, load_bindings
 from engine.kernels import cuda_compile
 from engine.kernels.cubin import kernel_names
 from engine.kernels.cuda_compile import KernelCache
@@ -267,8 +267,8 @@ class CupyDevice(Device):
 
     def __init__(
         self,
-        index: int,
-        bindings: Bindings,
+        index: int = 0,
+        bindings: Bindings | None = None,
         *,
         nvrtc: Nvrtc | None = None,
         cache: KernelCache | None = None,
@@ -277,7 +277,7 @@ class CupyDevice(Device):
 
         Args:
             index: CUDA's number of it.
-            bindings: CUDA's functions.
+            bindings: CUDA's functions; None for those of the installed CuPy.
             nvrtc: the compiler; None for the installed one, loaded when kernels are.
             cache: of compiled kernels; None for the usual one.
 
@@ -286,6 +286,7 @@ class CupyDevice(Device):
             ResourceError: the card is too old.
         """
         self.index = index
+        bindings = bindings or load_bindings()
         self.bindings = bindings
         self.runtime = bindings.runtime
         self.calls = _Calls(self)

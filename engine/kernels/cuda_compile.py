@@ -21,7 +21,7 @@ import platformdirs
 from engine.core.ascii_folders import ascii_folder
 from engine.core.errors import ResourceError
 from engine.core.files import write_atomically
-from engine.kernels.nvrtc import Nvrtc, load_nvrtc
+from engine.kernels.nvrtc import CompileError, Nvrtc, load_nvrtc
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,9 @@ def compile_source(
         CompileError: it does not compile.
     """
     texts = texts_of(name)
-    source = texts.pop(f"{name}.cu")
+    source = texts.pop(f"{name}.cu", None)
+    if source is None:
+        raise CompileError(f"There is no CUDA source {name}.cu in {CUDA_FOLDER}.")
     options = [f"--gpu-architecture={target}", *_OPTIONS]
     if verbose:
         options.append("--ptxas-options=-v")
