@@ -28,6 +28,7 @@ AnyArray = npt.NDArray[np.generic]
 _Value = TypeVar("_Value", bound=np.generic)
 
 _ROUNDING = 512  # bytes; kept allocations of nearly the same size can stand in for each other
+_MARGIN = 64  # bytes behind an array that kernels may read (never use): they load whole words
 _MOST_KEPT_BYTES = 64 << 20  # an allocation costs the card a stop, and every pass makes one
 
 
@@ -54,7 +55,8 @@ class ArraySpace:
         if self._kept_bytes > _MOST_KEPT_BYTES:
             self.drop_kept()
         kind = np.dtype(dtype)
-        num_bytes = max(1, -(-math.prod(shape) * kind.itemsize // _ROUNDING)) * _ROUNDING
+        num_bytes = math.prod(shape) * kind.itemsize + _MARGIN
+        num_bytes = -(-num_bytes // _ROUNDING) * _ROUNDING
         kept = self._kept.get(num_bytes)
         if kept:
             memory = kept.pop()
