@@ -25,6 +25,7 @@ _HEAD_DIMS = (32, 64, 128)  # of which there are kernels; others take the next l
 _COLUMNS = 32  # of a state that a block carries
 _RULE_THREADS = 128
 _WARP = 32
+_GROUP_ROWS = 1024  # of a long pass: what lies between the kernels is 40 KB a row
 
 Commit = tuple[int, int, int]  # slot, half that is committed, tokens
 
@@ -51,31 +52,33 @@ class CudaDelta:
         if not rows:
             return
         heads, d = weights.num_v_heads, weights.head_dim
-        mixed = scratch_floats(self._launcher, "delta_mixed", (rows, channels))
-        decay = scratch_floats(self._launcher, "delta_decay", (rows, heads))
-        rate = scratch_floats(self._launcher, "delta_rate", (rows, heads))
+        group = min(rows, _GROUP_ROWS)
+        mixed = scratch_floats(self._launcher, "delta_mixed", (group, channels))
+        decay = scratch_floats(self._launcher, "delta_decay", (group, heads))
+        rate = scratch_floats(self._launcher, "delta_rate", (group, heads))
         state, sizes = _state(pool), _sizes(weights, pool)
         of_pass = pass_struct(plan)
-        inputs = DeltaInputsStruct(
-            *(address_of(weights.conv), address_of(weights.a), address_of(weights.dt)),
-            *(qkv.address, alpha.address, beta.address),
-            *(mixed.address, decay.address, rate.address),
-        )
         head_threads = -(-d // _WARP) * _WARP
         num_heads = 2 * weights.num_k_heads + heads
-        self._launcher.launch(
-            "delta_prepare",
-            (rows, num_heads, 1),
-            (head_threads, 1, 1),
-            *(state, sizes, of_pass, inputs),
-        )
-        self._launcher.launch(
-            f"delta_rule_d{_kernel_dim(d)}",
-            (heads * -(-d // _COLUMNS), plan.num_sequences, 1),
-            (_RULE_THREADS, 1, 1),
-            *(state, sizes, of_pass),
-            *(pointer(mixed), pointer(decay), pointer(rate), pointer(out)),
-        )
+        for first in range(0, rows, group):
+            inputs = DeltaInputsStruct(
+                *(address_of(weights.conv), address_of(weights.a), address_of(weights.dt)),
+                *(qkv.address, alpha.address, beta.address),
+                *(mixed.address, decay.address, rate.address),
+                *(first, min(group, rows - first)),
+            )
+            self._launcher.launch(
+                "delta_prepare",
+                (inputs.num_rows, num_heads, 1),
+                (head_threads, 1, 1),
+                *(state, sizes, of_pass, inputs),
+            )
+            self._launcher.launch(
+                f"delta_rule_d{_kernel_dim(d)}",
+                (heads * -(-d // _COLUMNS), plan.num_sequences, 1),
+                (_RULE_THREADS, 1, 1),
+                *(state, sizes, of_pass, inputs, pointer(out)),
+            )
         self._launcher.launch(
             "delta_output",
             (rows, heads, 1),

@@ -44,7 +44,7 @@ class CudaPle:
         if not rows:
             return
         width = hc * hidden
-        inputs = scratch_floats(self._launcher, "ple_inputs", (rows, width))
+        scales = scratch_floats(self._launcher, "ple_scales", (rows, hc))
         sizes = _sizes(weights, pool)
         self._launcher.launch(
             "ple_gate",
@@ -52,14 +52,15 @@ class CudaPle:
             (min(512, max(32, -(-hidden // 256) * 32)), 1, 1),
             *(sizes, pointer(streams), pointer(value)),
             *(pointer(address_of(weights.norm_key)), pointer(address_of(weights.norm_query))),
-            *(pointer(address_of(weights.norm_conv)), pointer(key), pointer(inputs)),
+            *(pointer(key), pointer(scales)),
         )
         self._launcher.launch(
             "ple_add",
             (-(-width // _COLUMNS), rows, 1),
             (_COLUMNS, 1, 1),
             *(_state(pool), sizes, pass_struct(plan), pointer(address_of(weights.conv))),
-            *(pointer(key), pointer(inputs), pointer(streams)),
+            *(pointer(address_of(weights.norm_conv)), pointer(key), pointer(scales)),
+            pointer(streams),
         )
 
     def ple_commit(

@@ -29,6 +29,7 @@ _UP_FORMATS = frozenset(
     }
 )
 _MOST_SHARED_BYTES = 47 << 10
+_GROUP_ROWS = 1024  # of a long pass: what lies between the kernels is 100 KB a row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +45,11 @@ class Pending:
     inject: DeviceArray
     y: DeviceArray
     late: DeviceArray | None = None
+
+    def part(self, rows: slice) -> Pending:
+        """The same of some rows."""
+        late = None if self.late is None else self.late[rows]
+        return Pending(self.inject[rows], self.y[rows], late)
 
 
 class CudaStreams:
@@ -96,9 +102,26 @@ class CudaStreams:
         pending: Pending | None = None,
     ) -> None:
         """See `Ops.hc_mix`; `pending` is added to the streams first, with the bits of `hc_combine`."""
+        rows = len(streams)
+        for first in range(0, rows, _GROUP_ROWS):
+            part = slice(first, min(rows, first + _GROUP_ROWS))
+            self._mix_group(
+                weights,
+                streams[part],
+                x[part],
+                None if inject is None else inject[part],
+                None if pending is None else pending.part(part),
+            )
+
+    def _mix_group(
+        self,
+        weights: HyperConnectionWeights,
+        streams: DeviceArray,
+        x: DeviceArray,
+        inject: DeviceArray | None,
+        pending: Pending | None,
+    ) -> None:
         rows, hc, hidden = streams.shape
-        if not rows:
-            return
         down, width = cuda_matrix(weights.down), hc * hidden
         normed = self._floats("hc_normed", rows, width)
         low = self._floats("hc_low", rows, down.rows)

@@ -147,6 +147,8 @@ class DeltaInputsStruct(ctypes.Structure):
         ("mixed", _ADDRESS),
         ("decay", _ADDRESS),
         ("rate", _ADDRESS),
+        ("first_row", _INT),
+        ("num_rows", _INT),
     )
 
 

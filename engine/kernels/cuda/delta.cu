@@ -6,9 +6,10 @@
 // a quarter of the rows in each warp, and reads and writes memory once a pass, however many rows. After each row
 // it also predicts for the next row's key, so a row is one walk over the registers and one barrier.
 //
-// The chunked form of the specification is not used: in float32 it takes more multiply-adds than the recurrence
-// (5.7 against 3.1 million for a head and 64 rows of 128 x 128), and the recurrence gives the same bits wherever
-// a sequence is cut. A commit runs the same code on what the window kept.
+// The chunked form of the specification is not used: in float32 it takes more multiply-adds than the recurrence (at
+// best 4.2 against 3.1 million for a head and 64 rows of 128 x 128), and the recurrence gives the same bits wherever a
+// sequence is cut. A commit runs the same code on what the window kept. Long passes come in groups of rows,
+// so that what lies between the kernels stays small: a sequence then goes on from the half that it writes.
 //
 // Limits: head_dim <= 128. Plain twins: `delta_mix` and `delta_commit` of engine/ops/reference_delta.py.
 #include "maths.cuh"
@@ -42,15 +43,17 @@ struct DeltaInputs {
     const float* qkv;    // [R, C]
     const float* alpha;  // [R, v_heads]
     const float* beta;   // [R, v_heads]
-    float* mixed;        // [R, C] after convolution and norms
-    float* decay;        // [R, v_heads]
-    float* rate;         // [R, v_heads]
+    float* mixed;        // [rows of the group, C] after convolution and norms
+    float* decay;        // [rows of the group, v_heads]
+    float* rate;         // [rows of the group, v_heads]
+    int32_t first_row;   // of the group
+    int32_t num_rows;    // of the group
 };
 
-// Grid (R, 2 k_heads + v_heads), block head_dim rounded up to whole warps: one head of one row.
+// Grid (num_rows, 2 k_heads + v_heads), block head_dim rounded up to whole warps: one head of one row.
 KERNEL(delta_prepare)(DeltaState pool, DeltaSizes sizes, Pass pass, DeltaInputs in) {
     __shared__ float memory[WARP_SIZE];
-    const int32_t row = blockIdx.x, head = blockIdx.y, i = threadIdx.x;
+    const int32_t row = in.first_row + static_cast<int32_t>(blockIdx.x), head = blockIdx.y, i = threadIdx.x;
     const int32_t d = sizes.head_dim, channels = sizes.channels(), length = sizes.taps - 1;
     const RowPlace place = row_place(pass, row);
     const int32_t channel = head * d + i;
@@ -82,15 +85,16 @@ KERNEL(delta_prepare)(DeltaState pool, DeltaSizes sizes, Pass pass, DeltaInputs 
         const int64_t at = static_cast<int64_t>(row) * sizes.v_heads + v_head;
         const float decay = in.a[v_head] * softplus(in.alpha[at] + in.dt[v_head]);
         const float rate = sigmoid(in.beta[at]);
-        in.decay[at] = decay;
-        in.rate[at] = rate;
+        const int64_t to = static_cast<int64_t>(blockIdx.x) * sizes.v_heads + v_head;
+        in.decay[to] = decay;
+        in.rate[to] = rate;
         if (is_kept) {
             pool.window_decay[kept * sizes.v_heads + v_head] = decay;
             pool.window_beta[kept * sizes.v_heads + v_head] = rate;
         }
     }
     if (i >= d) return;
-    in.mixed[static_cast<int64_t>(row) * channels + channel] = value;
+    in.mixed[static_cast<int64_t>(blockIdx.x) * channels + channel] = value;
     if (!is_kept || head < sizes.k_heads) return;
     if (v_head < 0) {
         pool.window_k[(kept * sizes.k_heads + head - sizes.k_heads) * d + i] = value;
@@ -210,26 +214,30 @@ __device__ __forceinline__ void delta_columns(const DeltaRows& rows, int32_t d, 
 // Grid (v_heads * ceil(d / 32), S), block 128. `out` [R, v_heads * d] before norm and gate.
 template <int PART>
 __device__ __forceinline__ void delta_rule(const DeltaState& pool, const DeltaSizes& sizes, const Pass& pass,
-                                           const float* mixed, const float* decay, const float* rate, float* out) {
+                                           const DeltaInputs& in, float* out) {
     const int32_t d = sizes.head_dim, tiles = (d + STATE_COLUMNS - 1) / STATE_COLUMNS;
     const int32_t head = blockIdx.x / tiles, start = blockIdx.x % tiles * STATE_COLUMNS, sequence = blockIdx.y;
-    const int64_t first = pass.seq_start[sequence], channels = sizes.channels(), heads = sizes.v_heads;
+    const int64_t channels = sizes.channels(), heads = sizes.v_heads;
+    const int32_t begin = pass.seq_start[sequence], end = pass.seq_start[sequence + 1];
+    const int32_t first = max(begin, in.first_row);
     const int32_t k_head = head % sizes.k_heads;
     DeltaRows rows;
-    rows.count = pass.seq_start[sequence + 1] - static_cast<int32_t>(first);
+    rows.count = min(end, in.first_row + in.num_rows) - first;
     if (rows.count <= 0) return;
-    rows.q = mixed + first * channels + k_head * d;
+    const int64_t at = first - in.first_row;
+    rows.q = in.mixed + at * channels + k_head * d;
     rows.k = rows.q + sizes.k_heads * d;
-    rows.v = mixed + first * channels + (2 * sizes.k_heads + head) * d;
-    rows.decay = decay + first * heads + head;
-    rows.rate = rate + first * heads + head;
+    rows.v = in.mixed + at * channels + (2 * sizes.k_heads + head) * d;
+    rows.decay = in.decay + at * heads + head;
+    rows.rate = in.rate + at * heads + head;
     rows.q_stride = rows.k_stride = rows.v_stride = sizes.channels();
     rows.gate_stride = sizes.v_heads;
     rows.out = out + first * heads * d + head * d;
     rows.out_stride = sizes.v_heads * d;
     const int64_t size = static_cast<int64_t>(d) * d, half = pass.seq_half[sequence];
+    const int64_t read_half = begin >= in.first_row ? half : 1 - half;
     float* base = pool.state + (pass.seq_slot[sequence] * 2 * heads + head) * size;
-    delta_columns<PART>(rows, d, start, base + half * heads * size, base + (1 - half) * heads * size);
+    delta_columns<PART>(rows, d, start, base + read_half * heads * size, base + (1 - half) * heads * size);
 }
 
 // What to commit: the first `tokens` rows of the last pass of a slot whose committed half is `half`.
@@ -282,9 +290,9 @@ __device__ __forceinline__ void delta_commit(const DeltaState* layers, const Del
 }
 
 #define DELTA_KERNELS(dim)                                                                                          \
-    KERNEL_BOUNDED(delta_rule_d##dim, 128)(DeltaState pool, DeltaSizes sizes, Pass pass, const float* mixed,       \
-                                           const float* decay, const float* rate, float* out) {                   \
-        delta_rule<(dim) / STATE_WARPS>(pool, sizes, pass, mixed, decay, rate, out);                               \
+    KERNEL_BOUNDED(delta_rule_d##dim, 128)(DeltaState pool, DeltaSizes sizes, Pass pass, DeltaInputs in,           \
+                                           float* out) {                                                          \
+        delta_rule<(dim) / STATE_WARPS>(pool, sizes, pass, in, out);                                               \
     }                                                                                                               \
     KERNEL_BOUNDED(delta_commit_d##dim, 128)(const DeltaState* layers, const DeltaCommit* commits,                 \
                                              DeltaSizes sizes) {                                                  \

@@ -1,7 +1,7 @@
 // The n-gram layer (spec 4.7): gating the n-gram value into the streams, and its dilated convolution.
 //
-// ple_gate makes the gated values and the convolution's inputs, ple_add convolves, adds and moves the history. D =
-// hc * H. Plain twins: `ple_mix` and `ple_commit` of engine/ops/reference.py.
+// ple_gate makes the gated values and the scales of the convolution's inputs, ple_add makes those, convolves, adds and
+// moves the history. D = hc * H. Plain twins: `ple_mix` and `ple_commit` of engine/ops/reference.py.
 #include "maths.cuh"
 #include "pass.cuh"
 
@@ -22,9 +22,9 @@ struct PleSizes {
     __device__ int32_t length() const { return (taps - 1) * dilation; }  // of the history
 };
 
-// Grid (R, hc). key [R, D] becomes the gated value; inputs [R, D] receives the convolution's input.
+// Grid (R, hc). key [R, D] becomes the gated value; scales [R, hc] = 1 / rms of it.
 KERNEL(ple_gate)(PleSizes sizes, const float* streams, const float* value, const float* norm_key,
-                 const float* norm_query, const float* norm_conv, float* key, float* inputs) {
+                 const float* norm_query, float* key, float* scales) {
     __shared__ float memory[4 * WARP_SIZE];
     const int32_t hidden = sizes.hidden, stream = blockIdx.y;
     const int64_t row = blockIdx.x, at = row * sizes.width() + static_cast<int64_t>(stream) * hidden;
@@ -44,19 +44,17 @@ KERNEL(ple_gate)(PleSizes sizes, const float* streams, const float* value, const
     const float strength = sqrtf(fmaxf(fabsf(score), 1e-6f));
     // sign(0) = 0, and what is no number stays none
     const float gate = sigmoid(score > 0.0f ? strength : score < 0.0f ? -strength : 0.0f * score);
-    const float scale_conv = inverse_rms(sums[2] * gate * gate, hidden, sizes.eps);
-    for (int32_t i = threadIdx.x; i < hidden; i += blockDim.x) {
-        const float gated = gate * value[from + i];
-        key[at + i] = gated;
-        inputs[at + i] = gated * scale_conv * norm_conv[weight + i];
+    if (threadIdx.x == 0) {
+        scales[row * sizes.num_streams + stream] = inverse_rms(sums[2] * gate * gate, hidden, sizes.eps);
     }
+    for (int32_t i = threadIdx.x; i < hidden; i += blockDim.x) key[at + i] = gate * value[from + i];
 }
 EXPORT(ple_gate)
 
-// streams += gated + silu(convolution of inputs); the history's other half and the window. conv_weights [D, taps].
-// Grid (D / 256, R).
-KERNEL(ple_add)(PleState pool, PleSizes sizes, Pass pass, const float* conv_weights, const float* gated,
-                const float* inputs, float* streams) {
+// streams += gated + silu(convolution of gated * scales * norm_conv); the history's other half and the window.
+// conv_weights [D, taps]. Grid (D / 256, R).
+KERNEL(ple_add)(PleState pool, PleSizes sizes, Pass pass, const float* conv_weights, const float* norm_conv,
+                const float* gated, const float* scales, float* streams) {
     const int32_t channel = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y;
     const int32_t width = sizes.width(), length = sizes.length();
     if (channel >= width) return;
@@ -64,17 +62,24 @@ KERNEL(ple_add)(PleState pool, PleSizes sizes, Pass pass, const float* conv_weig
     const float* history = pool.conv + (place.slot * 2 + place.half) * static_cast<int64_t>(length) * width;
     float* moved = pool.conv + (place.slot * 2 + 1 - place.half) * static_cast<int64_t>(length) * width;
     const int64_t at = static_cast<int64_t>(row) * width + channel;
+    const int32_t stream = channel / sizes.hidden;
+    const float norm = norm_conv[channel];
+    const auto input_of = [=](int32_t back) {  // of the row `back` rows before this one, in this pass
+        const float scale = scales[static_cast<int64_t>(row - back) * sizes.num_streams + stream];
+        return gated[at - static_cast<int64_t>(back) * width] * scale * norm;
+    };
     float total = 0.0f;
     for (int32_t j = 0; j < sizes.taps; ++j) {
         const int32_t back = (sizes.taps - 1 - j) * sizes.dilation;
-        const float input = back <= place.at ? inputs[at - static_cast<int64_t>(back) * width]
+        const float input = back <= place.at ? input_of(back)
                                              : history_value(history, length, width, back - place.at, channel);
         total = fmaf(conv_weights[channel * sizes.taps + j], input, total);
     }
     streams[at] += gated[at] + silu(total);
-    move_history(history, moved, length, width, place, channel, inputs[at]);
+    const float own = input_of(0);
+    move_history(history, moved, length, width, place, channel, own);
     if (place.count <= sizes.window) {
-        pool.window[(static_cast<int64_t>(place.slot) * sizes.window + place.at) * width + channel] = inputs[at];
+        pool.window[(static_cast<int64_t>(place.slot) * sizes.window + place.at) * width + channel] = own;
     }
 }
 EXPORT(ple_add)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from engine.device.emulated import EmulatedDevice
+from engine.ops import cuda_attention, cuda_delta, cuda_streams
 from engine.ops.base import Limits
 from engine.ops.check_cases import MixCase, OpCase, Results, RowsCase, error_of
 from engine.ops.check_sequences import AttentionCase, DeltaCase, DeltaSizes, PleCase, SequenceCase
@@ -88,6 +89,23 @@ def test_a_sequence_has_the_same_bits_between_other_sequences(ops: MixerOps, nam
     case = SEQUENCES[name]
     cuts = [1, 7, 4, case.num_rows - 12]
     assert_same_bits(case.run_together(ops, cuts), case.run(ops, cuts))
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("name", CASES)
+def test_long_passes_in_groups_of_rows_have_the_same_bits(
+    ops: MixerOps, monkeypatch: pytest.MonkeyPatch, name: str, rows: int
+):
+    case = CASES[name]
+    cuts = [9, case.num_rows - 9]
+    sequence = SEQUENCES.get(name)
+    whole = case.run(ops, cuts)
+    monkeypatch.setattr(cuda_delta, "_GROUP_ROWS", rows)
+    monkeypatch.setattr(cuda_streams, "_GROUP_ROWS", rows)
+    monkeypatch.setattr(cuda_attention, "_MOST_GROUP", rows)
+    assert_same_bits(case.run(ops, cuts), whole)
+    if sequence is not None:
+        assert_same_bits(sequence.run_together(ops, cuts), whole)
 
 
 @pytest.mark.parametrize("commit", [1, 3, 8])
