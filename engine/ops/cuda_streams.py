@@ -20,7 +20,7 @@ from engine.ops.weights import HyperConnectionWeights
 _COLUMNS = 256  # threads of a block that takes columns
 _MOST_INJECTED = 8  # streams whose injection hc_norm sums
 _WARP = 32
-_UP_THREADS = 128
+_UP_WARPS = 16  # of a block of hc_up, at most
 _UP_ROWS = (4, 16)  # that hc_up takes at once
 _UP_FORMATS = frozenset(
     {
@@ -201,11 +201,16 @@ class CudaStreams:
         partials, inject = (None, None) if injection is None else injection
         is_float = up.type in FLOAT_FORMATS
         at_once = next((size for size in _UP_ROWS if rows <= size), None)
-        shared = (at_once or 0) * (4 * rank if is_float else record_bytes(rank))
-        if at_once is not None and up.type in _UP_FORMATS and shared <= _MOST_SHARED_BYTES:
-            lanes = _WARP if is_float else lanes_of(rank)
+        lanes = _WARP if is_float else lanes_of(rank)
+        warps = _UP_WARPS // hc * hc
+        columns = warps // hc * (_WARP // lanes)  # of x that a block computes
+        shared = (at_once or 0) * (
+            (4 * rank if is_float else record_bytes(rank)) + 4 * hc * columns
+        )
+        if at_once and warps and up.type in _UP_FORMATS and shared <= _MOST_SHARED_BYTES:
             struct = HcUpStruct(
                 *(up.address, row_bytes(up.type, rank), low.address, normed.address, x.address),
+                records=None,
                 partials=None if partials is None else partials.address,
                 inject=None if inject is None else inject.address,
                 num_rows=rows,
@@ -216,8 +221,8 @@ class CudaStreams:
             )
             self._launcher.launch(
                 f"hc_up_{up.type.name.lower()}_r{at_once}",
-                (-(-hidden * lanes // _UP_THREADS), 1, 1),
-                (_UP_THREADS, 1, 1),
+                (-(-hidden // columns), 1, 1),
+                (warps * _WARP, 1, 1),
                 struct,
                 shared_bytes=shared,
             )
@@ -245,7 +250,7 @@ class CudaStreams:
             return
         self._launcher.launch(
             name,
-            (-(-hidden // _COLUMNS), rows, 1),
+            (-(-hidden // _COLUMNS), rows, hc),
             (_COLUMNS, 1, 1),
             *addresses,
             *(ctypes.c_int32(hc), ctypes.c_int32(hidden)),

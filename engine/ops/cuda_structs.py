@@ -98,6 +98,7 @@ class HcUpStruct(ctypes.Structure):
         ("low", _ADDRESS),
         ("normed", _ADDRESS),
         ("x", _ADDRESS),
+        ("records", _ADDRESS),
         ("partials", _ADDRESS),
         ("inject", _ADDRESS),
         ("num_rows", _INT),

@@ -9,23 +9,21 @@
 #include "hc_inject.cuh"
 #include "maths.cuh"
 
-// streams[r, s] = x[r] for every stream. Grid (columns / 256, R).
+// streams[r, s] = x[r] for every stream. Grid (columns / 256, R, hc).
 KERNEL(fill_streams)(const float* x, float* streams, int32_t num_streams, int32_t hidden) {
     const int32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= hidden) return;
     const int64_t row = blockIdx.y;
-    const float value = x[row * hidden + i];
-    for (int32_t s = 0; s < num_streams; ++s) streams[(row * num_streams + s) * hidden + i] = value;
+    streams[(row * num_streams + blockIdx.z) * hidden + i] = x[row * hidden + i];
 }
 EXPORT(fill_streams)
 
-// streams[r, s] += x[r] for every stream. Grid (columns / 256, R).
+// streams[r, s] += x[r] for every stream. Grid (columns / 256, R, hc).
 KERNEL(add_to_streams)(const float* x, float* streams, int32_t num_streams, int32_t hidden) {
     const int32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= hidden) return;
     const int64_t row = blockIdx.y;
-    const float value = x[row * hidden + i];
-    for (int32_t s = 0; s < num_streams; ++s) streams[(row * num_streams + s) * hidden + i] += value;
+    streams[(row * num_streams + blockIdx.z) * hidden + i] += x[row * hidden + i];
 }
 EXPORT(add_to_streams)
 
@@ -49,19 +47,18 @@ __device__ __forceinline__ float combined(float stream, float inject, const floa
     return fmaf(inject, value, stream);
 }
 
-// streams[r, s] += inject[r, s] * (y[r] + late[r]); late may be null. Grid (columns / 256, R).
+// streams[r, s] += inject[r, s] * (y[r] + late[r]); late may be null. Grid (columns / 256, R, hc).
 KERNEL(hc_combine)(float* streams, const float* inject, const float* y, const float* late, int32_t num_streams,
                    int32_t hidden) {
     const int32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= hidden) return;
-    const int64_t row = blockIdx.y;
-    for (int32_t s = 0; s < num_streams; ++s) {
-        const int64_t stream = row * num_streams + s;
-        float* value = streams + stream * hidden + i;
-        *value = combined(*value, inject[stream], y, late, row * hidden + i);
-    }
+    const int64_t row = blockIdx.y, stream = row * num_streams + blockIdx.z;
+    float* value = streams + stream * hidden + i;
+    *value = combined(*value, inject[stream], y, late, row * hidden + i);
 }
 EXPORT(hc_combine)
+
+constexpr int NORM_BATCH = 5;  // values that a thread of hc_norm has under way
 
 // The begin of a mix. Grid (R, hc), block a size that depends on `hidden` alone.
 struct HcNorm {
@@ -86,14 +83,23 @@ KERNEL_BOUNDED(hc_norm, 256)(HcNorm p) {
     float* values = p.streams + row * width + static_cast<int64_t>(stream) * hidden;
     const float last = p.y != nullptr ? p.last_inject[row * hc + stream] : 0.0f;
 
+    // Loads of a batch come before its stores, which the compiler must take for aliases.
     float squares = 0.0f;
-    for (int32_t i = threadIdx.x; i < hidden; i += blockDim.x) {
-        float value = values[i];
-        if (p.y != nullptr) {
-            value = combined(value, last, p.y, p.late, row * hidden + i);
-            values[i] = value;
+    for (int32_t start = threadIdx.x; start < hidden; start += NORM_BATCH * blockDim.x) {
+        float batch[NORM_BATCH];
+#pragma unroll
+        for (int j = 0; j < NORM_BATCH; ++j) {
+            const int32_t i = start + j * static_cast<int32_t>(blockDim.x);
+            batch[j] = 0.0f;
+            if (i >= hidden) continue;
+            batch[j] = p.y == nullptr ? values[i] : combined(values[i], last, p.y, p.late, row * hidden + i);
         }
-        squares = fmaf(value, value, squares);
+#pragma unroll
+        for (int j = 0; j < NORM_BATCH; ++j) {
+            const int32_t i = start + j * static_cast<int32_t>(blockDim.x);
+            if (i < hidden && p.y != nullptr) values[i] = batch[j];
+            squares = fmaf(batch[j], batch[j], squares);
+        }
     }
     const float scale = inverse_rms(block_sum(squares, memory), hidden, p.eps);
 
@@ -101,16 +107,31 @@ KERNEL_BOUNDED(hc_norm, 256)(HcNorm p) {
 #pragma unroll
     for (int j = 0; j < MOST_INJECTED; ++j) products[j] = 0.0f;
     uint8_t* record = p.records != nullptr ? p.records + row * record_bytes(width) : nullptr;
-    for (int32_t i = threadIdx.x; i < hidden; i += blockDim.x) {
-        const int32_t column = stream * hidden + i;
-        const float value = values[i] * scale * p.norm[column];
-        p.normed[row * width + column] = value;
-        // H is a multiple of 64 then: a warp holds one whole block.
-        if (record != nullptr) quantise_block(value, lane_index(), column / 32, width, record);
-        if (p.inject_rows == nullptr) continue;
+    for (int32_t start = threadIdx.x; start < hidden; start += NORM_BATCH * blockDim.x) {
+        float batch[NORM_BATCH];
 #pragma unroll
-        for (int j = 0; j < MOST_INJECTED; ++j) {
-            if (j < hc) products[j] = fmaf(p.inject_rows[static_cast<int64_t>(j) * width + column], value, products[j]);
+        for (int j = 0; j < NORM_BATCH; ++j) {
+            const int32_t i = start + j * static_cast<int32_t>(blockDim.x);
+            batch[j] = 0.0f;
+            if (i >= hidden) continue;
+            const int32_t column = stream * hidden + i;
+            batch[j] = values[i] * scale * p.norm[column];
+            if (p.inject_rows == nullptr) continue;
+#pragma unroll
+            for (int t = 0; t < MOST_INJECTED; ++t) {
+                if (t < hc) {
+                    products[t] = fmaf(p.inject_rows[static_cast<int64_t>(t) * width + column], batch[j], products[t]);
+                }
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < NORM_BATCH; ++j) {
+            const int32_t i = start + j * static_cast<int32_t>(blockDim.x);
+            if (i >= hidden) break;
+            const int32_t column = stream * hidden + i;
+            p.normed[row * width + column] = batch[j];
+            // H is a multiple of 64 then: a warp holds one whole block.
+            if (record != nullptr) quantise_block(batch[j], lane_index(), column / 32, width, record);
         }
     }
     if (p.inject_rows == nullptr) return;
