@@ -11,6 +11,7 @@ from engine.ops.host import HOST_FORMATS
 CUDA_FORMATS = HOST_FORMATS
 FLOAT_FORMATS = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 
+MOST_MATRICES = 6  # of one launch
 UNIT = 64  # values that a lane decodes at once (formats.cuh)
 THREADS = 128  # of a block of a product
 ROWS = (1, 2, 4, 8, 16)  # rows of activations of a tile for which there are kernels
@@ -22,8 +23,9 @@ class Product(ctypes.Structure):
     """`Product` of tiles.cuh."""
 
     _fields_ = (
-        ("weights", ctypes.c_void_p * 2),
-        ("out", ctypes.c_void_p * 2),
+        ("weights", ctypes.c_void_p * MOST_MATRICES),
+        ("out", ctypes.c_void_p * MOST_MATRICES),
+        ("matrix_rows", ctypes.c_int32 * MOST_MATRICES),
         ("x", ctypes.c_void_p),
         ("grid", ctypes.c_void_p),
         ("tiles", ctypes.c_void_p),
@@ -32,8 +34,6 @@ class Product(ctypes.Structure):
         ("slot_bytes", ctypes.c_int64),
         ("row_bytes", ctypes.c_int64),
         ("x_stride", ctypes.c_int64),
-        ("out_stride", ctypes.c_int64),
-        ("matrix_rows", ctypes.c_int32),
         ("columns", ctypes.c_int32),
         ("num_rows", ctypes.c_int32),
         ("per_row", ctypes.c_int32),

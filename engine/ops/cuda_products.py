@@ -5,7 +5,7 @@ operations compute is said in `engine/ops/base.py`. Everything goes into the lau
 captured: sizes depend on the number of rows only, and what changes between passes is read on the card.
 
 Weights lie as in the file, each matrix begun at a multiple of 16 bytes (parts of experts: 256), in memory
-whose size is a multiple of 4. Arrays are C-contiguous; R rows, H hidden size, F width of an expert, K
+whose size is a multiple of 16. Arrays are C-contiguous; R rows, H hidden size, F width of an expert, K
 choices of a row.
 """
 
@@ -24,6 +24,7 @@ from engine.ops.cuda_product_structs import (
     FLOAT_FORMATS,
     MANY_MATRIX_ROWS,
     MANY_ROWS,
+    MOST_MATRICES,
     ROWS,
     THREADS,
     UNIT,
@@ -33,7 +34,7 @@ from engine.ops.cuda_product_structs import (
     record_bytes,
     tile_rows,
 )
-from engine.ops.weights import MoeWeights
+from engine.ops.weights import Matrix, MoeWeights
 
 _WARP = 32
 _ENOUGH_BLOCKS = (
@@ -90,21 +91,12 @@ class CudaProducts:
             out: `[num_rows, out_size]` float32.
             num_rows: R.
         """
-        if num_rows == 0:
-            return
-        product = self._product(matrix.type, matrix.rows, matrix.columns, x)
-        product.weights[0] = matrix.address
-        product.out[0] = pointer(out).value
-        product.num_rows = num_rows
-        rows = tile_rows(num_rows)
-        if matrix.type in FLOAT_FORMATS:
-            rows = min(rows, ROWS[-1])
-        self._launch(product, matrix.type, rows, -(-num_rows // rows))
+        self._multiply_together([matrix], x, [out], num_rows)
 
     # -- products --------------------------------------------------------------------------------
 
     def matmul(
-        self, matrices: Sequence[CudaMatrix], x: DeviceArray, outs: Sequence[DeviceArray]
+        self, matrices: Sequence[Matrix], x: DeviceArray, outs: Sequence[DeviceArray]
     ) -> None:
         """See `Ops.matmul`; x `[R, in]`, outs `[R, out_m]`.
 
@@ -112,10 +104,11 @@ class CudaProducts:
             ValueError: the shapes do not fit together.
         """
         num_rows, columns = x.shape
-        for matrix, out in zip(matrices, outs, strict=True):
+        ours = [cuda_matrix(matrix) for matrix in matrices]
+        for matrix, out in zip(ours, outs, strict=True):
             if matrix.columns != columns or out.shape != (num_rows, matrix.rows):
                 raise ValueError(f"matmul: arrays do not fit the matrix {matrix.name}")
-        self._multiply_all(matrices, x, outs, num_rows)
+        self._multiply_all(ours, x, outs, num_rows)
 
     def gather_rows(self, table: CudaMatrix, rows: DeviceArray, out: DeviceArray) -> None:
         """See `Ops.gather_rows`, for a table on the card; rows int64, negative ones are left out."""
@@ -311,27 +304,56 @@ class CudaProducts:
         outs: Sequence[DeviceArray | int],
         num_rows: int,
     ) -> None:
-        """Products of float rows with matrices of any format; rows are quantised once."""
-        records: int | None = None
-        for matrix, out in zip(matrices, outs, strict=True):
-            if matrix.type in FLOAT_FORMATS:
-                self.multiply(matrix, x, out, num_rows)
-                continue
-            if records is None:
-                records = self.quantise(x, num_rows, matrix.columns, "products: rows")
-            self.multiply(matrix, records, out, num_rows)
+        """Products of float rows with matrices of any format.
 
-    def _product(
-        self, ggml_type: GgmlType, matrix_rows: int, columns: int, x: DeviceArray | int
-    ) -> Product:
+        Rows are quantised once, and matrices of one format share a launch: small ones do not fill
+        the card alone.
+        """
+        by_type: dict[GgmlType, list[int]] = {}
+        for i, matrix in enumerate(matrices):
+            by_type.setdefault(matrix.type, []).append(i)
+        records: int | None = None
+        for ggml_type, places in by_type.items():
+            read: DeviceArray | int = x
+            if ggml_type not in FLOAT_FORMATS:
+                if records is None:
+                    columns = matrices[places[0]].columns
+                    records = self.quantise(x, num_rows, columns, "products: rows")
+                read = records
+            for first in range(0, len(places), MOST_MATRICES):
+                some = places[first : first + MOST_MATRICES]
+                self._multiply_together(
+                    [matrices[i] for i in some], read, [outs[i] for i in some], num_rows
+                )
+
+    def _multiply_together(
+        self,
+        matrices: Sequence[CudaMatrix],
+        x: DeviceArray | int,
+        outs: Sequence[DeviceArray | int],
+        num_rows: int,
+    ) -> None:
+        """Products with at most MOST_MATRICES matrices of one format and width."""
+        if num_rows == 0:
+            return
+        ggml_type = matrices[0].type
+        product = self._product(ggml_type, matrices[0].columns, x)
+        for i, (matrix, out) in enumerate(zip(matrices, outs, strict=True)):
+            product.weights[i], product.out[i] = matrix.address, pointer(out).value
+            product.matrix_rows[i] = matrix.rows
+        product.num_rows = num_rows
+        rows = tile_rows(num_rows)
+        if ggml_type in FLOAT_FORMATS:
+            rows = min(rows, ROWS[-1])
+        self._launch(product, ggml_type, rows, -(-num_rows // rows), len(matrices))
+
+    def _product(self, ggml_type: GgmlType, columns: int, x: DeviceArray | int) -> Product:
         is_float = ggml_type in FLOAT_FORMATS
         return Product(
             x=pointer(x).value,
             grid=pointer(self._grids.get(ggml_type)).value,
             row_bytes=row_bytes(ggml_type, columns),
             x_stride=columns if is_float else record_bytes(columns),
-            out_stride=matrix_rows,
-            matrix_rows=matrix_rows,
             columns=columns,
             per_row=1,
             lanes=_WARP if is_float else lanes_of(columns),
@@ -346,17 +368,18 @@ class CudaProducts:
         num_matrices: int = 1,
     ) -> None:
         """A product of tiles of at most `rows` rows of activations."""
+        matrix_rows = list(product.matrix_rows)[:num_matrices]
         if rows == MANY_ROWS:
             product.block_rows, variant = MANY_MATRIX_ROWS, "many"
         else:
             at_once, each, variant = THREADS // product.lanes, 1, f"r{rows}"
             if ggml_type in self._grids:
-                blocks = product.matrix_rows * num_tiles * num_matrices // at_once
+                blocks = sum(matrix_rows) * num_tiles // at_once
                 each = max(1, min(8, blocks // _ENOUGH_BLOCKS))
             product.block_rows = at_once * each
         self._launcher.launch(
             f"product_{ggml_type.name.lower()}_{variant}",
-            (-(-product.matrix_rows // product.block_rows), num_tiles, num_matrices),
+            (-(-max(matrix_rows) // product.block_rows), num_tiles, num_matrices),
             (THREADS, 1, 1),
             product,
         )
@@ -403,10 +426,11 @@ class CudaProducts:
         per_row: int,
     ) -> None:
         """One or two matrices of a slot (0 gate, 1 up, 2 down) of one shape with their pairs."""
-        product = self._product(matrix.type, matrix.rows, matrix.columns, x)
+        product = self._product(matrix.type, matrix.columns, x)
         for i, (part, out) in enumerate(zip(parts, outs, strict=True)):
             product.weights[i] = bank.address_of(0) + bank.layout.offsets[part]
             product.out[i] = out
+            product.matrix_rows[i] = matrix.rows
         product.tiles, product.pairs = choices.tiles, choices.pairs
         product.slots = choices.slots
         product.slot_bytes = bank.layout.slot_bytes

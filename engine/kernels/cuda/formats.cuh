@@ -11,8 +11,8 @@
 //     decode(raw, grid, unit)
 // Loads and decoding are apart so that the next unit can be under way while one is multiplied.
 //
-// Alignment: rows lie in memory that begins at a multiple of 16 bytes and whose size is rounded up to 4: a load may
-// touch the rest of the last aligned word. Layouts: those of the file; plain twin: engine/gguf/blocks.py.
+// Alignment: rows lie in memory that begins at a multiple of 16 bytes and whose size is rounded up to 16: reads take
+// whole aligned pieces. Formats of up to 64 values need addresses of multiples of 4 at most. Layouts: those of the file; plain twin: engine/gguf/blocks.py.
 #pragma once
 #include "stratum.cuh"
 
@@ -232,12 +232,15 @@ struct BlockQ4_1 {
     }
 };
 
-// d; m; 32 fifth bits; 16 bytes of nibbles. Blocks lie at multiples of 8.
+// d; m; 32 fifth bits; 16 bytes of nibbles. These too lie at multiples of 4.
 struct BlockQ5_1 {
     static constexpr int BYTES = 24;
     static constexpr bool MINS = true;
     uint32_t words[6];
-    __device__ __forceinline__ void read(const uint8_t* p) { read_words8<6>(p, words); }
+    __device__ __forceinline__ void read(const uint8_t* p) {
+#pragma unroll
+        for (int i = 0; i < 6; ++i) words[i] = read_u32(p + 4 * i);
+    }
     __device__ __forceinline__ float scale() const { return half_of(words[0] & 0xffffu); }
     __device__ __forceinline__ float minimum() const { return half_of(words[0] >> 16); }
     __device__ __forceinline__ void codes(int* q) const {

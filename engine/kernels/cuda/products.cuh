@@ -70,26 +70,63 @@ template <class Format>
 __device__ __forceinline__ bool is_whole(int32_t unit, int32_t blocks) {
     return Format::VALUES > 32 || 2 * unit + 1 < blocks;
 }
-template <class Format>
-__device__ __forceinline__ void load_unit(const uint8_t* row, int32_t unit, int32_t blocks,
-                                          typename Format::Raw& raw) {
-    Format::load(row, unit, is_whole<Format>(unit, blocks), raw);
-}
 
-// R rows of activations. Blocks are whole warps, block (x, y, z): matrix rows from x * block_rows on, tile y, matrix z.
+// The bytes of 32 units on their way through shared memory: the lanes of each matrix row of a warp copy the next
+// `lanes` units of it, which lie together, in pieces of 16 bytes, while they compute with the last ones.
+template <class Format>
+struct WarpBuffer {
+    static constexpr int STAGES = 2;
+    static constexpr int MOST_ROWS = 8;  // of a warp, with 4 lanes each
+    static constexpr int BYTES = 32 * UNIT / Format::VALUES * Format::BYTES + MOST_ROWS * 32;
+    __align__(16) uint8_t memory[STAGES][BYTES];
+};
+
+template <class Format>
+struct RowCopies {
+    uint8_t* buffer;      // of this row, first stage
+    int32_t group_bytes;  // of `lanes` units
+    int32_t row_bytes;
+    int32_t chain, lanes;
+    __device__ __forceinline__ RowCopies(const Product& p, WarpBuffer<Format>* memory, int lane)
+        : group_bytes(p.lanes * UNIT / Format::VALUES * Format::BYTES),
+          row_bytes(static_cast<int32_t>(p.row_bytes)),
+          chain(lane & (p.lanes - 1)),
+          lanes(p.lanes) {
+        buffer = memory->memory[0] + lane / p.lanes * ((group_bytes + 30) & ~15);
+    }
+    // Starts copying group `j` of a row. Reads whole pieces: up to 15 bytes before and behind it.
+    __device__ __forceinline__ void start(const uint8_t* row, int32_t j, int stage) const {
+        const uint8_t* from = row + static_cast<int64_t>(j) * group_bytes;
+        const int32_t before = offset_of(from), bytes = min(group_bytes, row_bytes - j * group_bytes);
+        uint8_t* to = buffer + stage * WarpBuffer<Format>::BYTES;
+        for (int32_t i = 16 * chain; i < before + bytes; i += 16 * lanes) cp_async16(to + i, from - before + i);
+    }
+    // Where the group lies, once it has been copied.
+    __device__ __forceinline__ const uint8_t* group(const uint8_t* row, int32_t j, int stage) const {
+        const uint8_t* from = row + static_cast<int64_t>(j) * group_bytes;
+        return buffer + stage * WarpBuffer<Format>::BYTES + offset_of(from);
+    }
+    static __device__ __forceinline__ int32_t offset_of(const uint8_t* p) {
+        return static_cast<int32_t>(reinterpret_cast<uint64_t>(p) & 15u);
+    }
+};
+
+// R rows of activations. Blocks are PRODUCT_THREADS threads, block (x, y, z): matrix rows from x * block_rows on,
+// tile y, matrix z.
+constexpr int PRODUCT_THREADS = 128;
+
 template <class Format, int R>
 __device__ __forceinline__ void product(const Product& p) {
-    // With few rows memory is waited for, and a unit ahead pays; with many its registers would be missed.
-    constexpr bool AHEAD = R <= 4;
+    __shared__ WarpBuffer<Format> buffers[PRODUCT_THREADS / 32];
     const Tile tile = tile_of(p, static_cast<int32_t>(blockIdx.y), R);
     if (tile.count <= 0) return;
+    const OneMatrix matrix = matrix_of(p);
+    const int32_t first = static_cast<int32_t>(blockIdx.x) * p.block_rows;
+    if (first >= matrix.rows) return;
     const uint32_t* grid = shared_grid<Format>(p.grid);
-    const int lane = static_cast<int>(threadIdx.x) % 32, chain = lane & (p.lanes - 1);
-    const int rows_at_once = static_cast<int>(blockDim.x) / p.lanes;
+    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, chain = lane & (p.lanes - 1);
     const int32_t blocks = p.columns / BLOCK, units = (p.columns + UNIT - 1) / UNIT;
-    const uint8_t* weights = blockIdx.z == 0 ? p.weights[0] : p.weights[1];
-    weights += tile.slot * p.slot_bytes;
-    float* out = blockIdx.z == 0 ? p.out[0] : p.out[1];
+    const uint8_t* weights = matrix.weights + tile.slot * p.slot_bytes;
 
     // Places that do not exist are the last row again; nobody writes them.
     const uint8_t* x = static_cast<const uint8_t*>(p.x);
@@ -102,46 +139,67 @@ __device__ __forceinline__ void product(const Product& p) {
     }
     const uint32_t infos = static_cast<uint32_t>(units) * UNIT;
 
-    const int32_t start = static_cast<int32_t>(blockIdx.x) * p.block_rows;
-    const int32_t end = min(p.matrix_rows, start + p.block_rows);
-    const int32_t mine = static_cast<int32_t>(threadIdx.x) / p.lanes;
-    // All lanes of a warp stay together for the shuffles: rows beyond the end are the last one again.
-    for (int32_t first = start; first < end; first += rows_at_once) {
-        const int32_t m = min(first + mine, end - 1);
-        const uint8_t* row = weights + m * p.row_bytes;
+    // Steps: for each set of matrix rows, one for each lane group, their groups of `lanes` units. All lanes of a warp
+    // stay together: rows beyond the end are the last one again.
+    const int32_t end = min(matrix.rows, first + p.block_rows);
+    const int32_t rows_at_once = PRODUCT_THREADS / p.lanes, groups = (units + p.lanes - 1) / p.lanes;
+    const RowCopies<Format> copies(p, &buffers[thread / 32], lane);
+    const int32_t num_sets = (end - first + rows_at_once - 1) / rows_at_once;
+    int32_t m = first + thread / p.lanes, stage = 0;
+    const uint8_t* row = weights + min(m, end - 1) * p.row_bytes;
+    copies.start(row, 0, 0);
+    cp_async_commit();
+    for (int32_t set = 0; set < num_sets; ++set) {
+        const uint8_t* next_row = weights + min(m + rows_at_once, end - 1) * p.row_bytes;
         float sums[R];
 #pragma unroll
         for (int r = 0; r < R; ++r) sums[r] = 0.0f;
-        typename Format::Raw raw;
-        if (AHEAD && chain < units) load_unit<Format>(row, chain, blocks, raw);
-        for (int32_t u = chain; u < units; u += p.lanes) {
-            Unit<Format> unit;
-            if (!AHEAD) load_unit<Format>(row, u, blocks, raw);
-            Format::decode(raw, grid, unit);
-            if (AHEAD && u + p.lanes < units) load_unit<Format>(row, u + p.lanes, blocks, raw);
-            const bool whole = is_whole<Format>(u, blocks);
+        for (int32_t j = 0; j < groups; ++j, stage ^= 1) {
+            if (j + 1 < groups) {
+                copies.start(row, j + 1, stage ^ 1);
+            } else if (set + 1 < num_sets) {
+                copies.start(next_row, 0, stage ^ 1);
+            }
+            cp_async_commit();
+            cp_async_wait<1>();
+            __syncwarp();
+            const int32_t u = j * p.lanes + chain;
+            if (u < units) {
+                typename Format::Raw raw;
+                Unit<Format> unit;
+                const bool whole = is_whole<Format>(u, blocks);
+                Format::load(copies.group(row, j, stage), chain, whole, raw);
+                Format::decode(raw, grid, unit);
 #pragma unroll
-            for (int r = 0; r < R; ++r) {
-                const uint8_t* record = x + at[r];
-                const float4 both = *reinterpret_cast<const float4*>(record + infos + static_cast<uint32_t>(u) * 16);
-#pragma unroll
-                for (int b = 0; b < 2; ++b) {
+                for (int r = 0; r < R; ++r) {
+                    const uint8_t* record = x + at[r];
                     const uint4* codes = reinterpret_cast<const uint4*>(record + static_cast<uint32_t>(u) * UNIT);
-                    const uint4 low = codes[2 * b], high = codes[2 * b + 1];
-                    const int q[8] = {static_cast<int>(low.x),  static_cast<int>(low.y),  static_cast<int>(low.z),
-                                      static_cast<int>(low.w),  static_cast<int>(high.x), static_cast<int>(high.y),
-                                      static_cast<int>(high.z), static_cast<int>(high.w)};
-                    const BlockInfo info = {b ? both.z : both.x, __float_as_int(b ? both.w : both.y)};
-                    const float sum = add_block(sums[r], unit, b, q, info);
-                    if (b == 0 || whole) sums[r] = sum;
+                    const float4 both =
+                        *reinterpret_cast<const float4*>(record + infos + static_cast<uint32_t>(u) * 16);
+#pragma unroll
+                    for (int b = 0; b < 2; ++b) {
+                        const uint4 low = codes[2 * b], high = codes[2 * b + 1];
+                        const int q[8] = {static_cast<int>(low.x),  static_cast<int>(low.y),
+                                          static_cast<int>(low.z),  static_cast<int>(low.w),
+                                          static_cast<int>(high.x), static_cast<int>(high.y),
+                                          static_cast<int>(high.z), static_cast<int>(high.w)};
+                        const BlockInfo info = {b ? both.z : both.x, __float_as_int(b ? both.w : both.y)};
+                        const float sum = add_block(sums[r], unit, b, q, info);
+                        if (b == 0 || whole) sums[r] = sum;
+                    }
                 }
             }
+            __syncwarp();
         }
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const float total = add_chains(sums[r], p.lanes);
-            if (chain == 0 && r < tile.count && first + mine < end) out[rows[r] * p.out_stride + m] = total;
+            if (chain == 0 && r < tile.count && m < end) {
+                matrix.out[static_cast<int64_t>(rows[r]) * matrix.rows + m] = total;
+            }
         }
+        m += rows_at_once;
+        row = next_row;
     }
 }
 

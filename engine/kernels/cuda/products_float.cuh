@@ -49,9 +49,8 @@ __device__ __forceinline__ void float_product(const Product& p) {
     if (tile.count <= 0) return;
     const int lane = static_cast<int>(threadIdx.x % 32);
     const int32_t warps = static_cast<int32_t>(blockDim.x / 32);
-    const uint8_t* weights = blockIdx.z == 0 ? p.weights[0] : p.weights[1];
-    weights += tile.slot * p.slot_bytes;
-    float* out = blockIdx.z == 0 ? p.out[0] : p.out[1];
+    const OneMatrix matrix = matrix_of(p);
+    const uint8_t* weights = matrix.weights + tile.slot * p.slot_bytes;
     const float* x[R];  // places that do not exist are the last row again; nobody writes them
     int64_t target[R];
     bool x_vectors = p.columns % 4 == 0;
@@ -60,18 +59,19 @@ __device__ __forceinline__ void float_product(const Product& p) {
         const int32_t row = row_of(p, tile, min(r, tile.count - 1));
         x[r] = static_cast<const float*>(p.x) + x_row_of(p, row) * p.x_stride;
         x_vectors = x_vectors && reinterpret_cast<uint64_t>(x[r]) % 16 == 0;
-        target[r] = row * p.out_stride;
+        target[r] = static_cast<int64_t>(row) * matrix.rows;
     }
     const bool vectors = p.columns % 4 == 0 && reinterpret_cast<uint64_t>(weights) % sizeof(typename Kind::Four) == 0;
 
+    constexpr int AHEAD = R <= 4 ? 2 : 1;  // loads under way
     const int32_t start = static_cast<int32_t>(blockIdx.x) * p.block_rows;
-    const int32_t end = min(p.matrix_rows, start + p.block_rows);
+    const int32_t end = min(matrix.rows, start + p.block_rows);
     for (int32_t m = start + static_cast<int32_t>(threadIdx.x / 32); m < end; m += warps) {
         const Stored* row = reinterpret_cast<const Stored*>(weights + m * p.row_bytes);
         float sums[R];
 #pragma unroll
         for (int r = 0; r < R; ++r) sums[r] = 0.0f;
-#pragma unroll 2
+#pragma unroll AHEAD
         for (int32_t k = 4 * lane; k < p.columns; k += 128) {
             float w[4];
             four_of<Kind>(row, k, p.columns, vectors, w);
@@ -88,7 +88,7 @@ __device__ __forceinline__ void float_product(const Product& p) {
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const float total = warp_sum(sums[r]);
-            if (lane == 0 && r < tile.count) out[target[r] + m] = total;
+            if (lane == 0 && r < tile.count) matrix.out[target[r] + m] = total;
         }
     }
 }

@@ -21,6 +21,38 @@ struct UnitPlace {
     }
 };
 
+// Units whose bytes lie together come through shared memory: neighbouring lanes copy neighbouring words, which each
+// thread then reads from its unit. (Other formats read wide words, or few.) An odd number of words between units
+// spreads them over the banks.
+template <class Format>
+struct UnitBuffer {
+    static constexpr bool IS_USED = Format::VALUES <= UNIT;
+    static constexpr int BYTES = IS_USED ? UNIT / Format::VALUES * Format::BYTES : 0;
+    static constexpr int WORDS = IS_USED ? (BYTES + 6) / 4 | 1 : 1;
+    uint32_t words[IS_USED ? MANY_THREADS : 1][WORDS];
+
+    // Starts copying the unit of every thread; `bytes` of it exist, 0 for none.
+    __device__ __forceinline__ void start(const uint8_t* unit, int32_t bytes) {
+        const int lane = static_cast<int>(threadIdx.x) % 32, base = static_cast<int>(threadIdx.x) - lane;
+        constexpr int EACH_LANES = 8;  // of a unit, so four units at once
+#pragma unroll
+        for (int i = 0; i < 32; i += 32 / EACH_LANES) {
+            const int owner = i + lane / EACH_LANES;
+            const uint64_t from = __shfl_sync(FULL_WARP, reinterpret_cast<uint64_t>(unit), owner);
+            const int32_t end = __shfl_sync(FULL_WARP, bytes, owner) + static_cast<int32_t>(from & 3u);
+            const uint8_t* aligned = reinterpret_cast<const uint8_t*>(from & ~static_cast<uint64_t>(3));
+            for (int32_t at = 4 * (lane % EACH_LANES); at < end; at += 4 * EACH_LANES) {
+                cp_async4(&words[base + owner][at / 4], aligned + at);
+            }
+        }
+        cp_async_commit();
+    }
+    // Where this thread's unit lies; `unit` as at the start.
+    __device__ __forceinline__ const uint8_t* unit(const uint8_t* unit) const {
+        return reinterpret_cast<const uint8_t*>(words[threadIdx.x]) + (reinterpret_cast<uint64_t>(unit) & 3u);
+    }
+};
+
 template <class Format>
 struct ManyShared {
     uint32_t w[MANY_MATRIX_ROWS][STAGE_WORDS];
@@ -28,6 +60,7 @@ struct ManyShared {
     float scales[MANY_MATRIX_ROWS][2 * Format::SCALES];
     float minima[Format::MINS ? MANY_MATRIX_ROWS : 1][2 * Format::SCALES];
     BlockInfo infos[MANY_ROWS][4];
+    UnitBuffer<Format> raw;
 };
 
 // The sums of one warp's outputs: 16 matrix rows x 64 rows of activations, as fragments of eight.
@@ -91,16 +124,17 @@ __device__ __forceinline__ void product_many(const Product& p) {
     __shared__ __align__(16) ManyShared<Format> s;
     const Tile tile = tile_of(p, static_cast<int32_t>(blockIdx.y), MANY_ROWS);
     if (tile.count <= 0) return;
+    const OneMatrix matrix = matrix_of(p);
+    const int32_t start = static_cast<int32_t>(blockIdx.x) * MANY_MATRIX_ROWS;
+    if (start >= matrix.rows) return;
     const uint32_t* grid = shared_grid<Format>(p.grid);
     const int tiles = (tile.count + 7) / 8, thread = static_cast<int>(threadIdx.x);
     const int32_t blocks = p.columns / BLOCK, units = (p.columns + UNIT - 1) / UNIT;
-    const uint8_t* weights = blockIdx.z == 0 ? p.weights[0] : p.weights[1];
-    float* out = blockIdx.z == 0 ? p.out[0] : p.out[1];
-    const int32_t start = static_cast<int32_t>(blockIdx.x) * MANY_MATRIX_ROWS;
 
     // This thread decodes a unit of one matrix row, and copies a quarter of four rows of activations.
     const int w_row = thread % MANY_MATRIX_ROWS, which = thread / MANY_MATRIX_ROWS;
-    const uint8_t* row = weights + tile.slot * p.slot_bytes + min(start + w_row, p.matrix_rows - 1) * p.row_bytes;
+    const uint8_t* row =
+        matrix.weights + tile.slot * p.slot_bytes + min(start + w_row, matrix.rows - 1) * p.row_bytes;
     const uint8_t* x[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -117,10 +151,28 @@ __device__ __forceinline__ void product_many(const Product& p) {
     UnitPlace first = {0, 0}, second = {0, 0};  // the two units of a step
     second.step(units, p.lanes);
     typename Format::Raw raw;
-    if (which < units) load_unit<Format>(row, which ? second.unit : first.unit, blocks, raw);
+    const auto start_unit = [&](bool exists, int32_t u) {  // this thread's, to be decoded in the next step
+        if constexpr (UnitBuffer<Format>::IS_USED) {
+            constexpr int BYTES = UnitBuffer<Format>::BYTES;
+            const int32_t bytes = is_whole<Format>(u, blocks) ? BYTES : BYTES / 2;
+            s.raw.start(row + static_cast<int64_t>(u) * BYTES, exists ? bytes : 0);
+        } else if (exists) {
+            Format::load(row, u, true, raw);
+        }
+    };
+    start_unit(which < units, which ? second.unit : first.unit);
     for (int32_t done = 0; done < units; done += 2) {
+        if constexpr (UnitBuffer<Format>::IS_USED) {
+            cp_async_wait<0>();
+            __syncwarp();
+        }
         if (done + which < units) {
             Unit<Format> unit;
+            if constexpr (UnitBuffer<Format>::IS_USED) {
+                const int32_t u = which ? second.unit : first.unit;
+                const uint8_t* from = s.raw.unit(row + static_cast<int64_t>(u) * UnitBuffer<Format>::BYTES);
+                Format::load(from, 0, is_whole<Format>(u, blocks), raw);
+            }
             Format::decode(raw, grid, unit);
 #pragma unroll
             for (int i = 0; i < 16; i += 4) {
@@ -156,7 +208,7 @@ __device__ __forceinline__ void product_many(const Product& p) {
         first.step(units, p.lanes);
         second = first;
         second.step(units, p.lanes);
-        if (done + 2 + which < units) load_unit<Format>(row, which ? second.unit : first.unit, blocks, raw);
+        start_unit(done + 2 + which < units, which ? second.unit : first.unit);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             if (done + i >= units) break;
@@ -186,8 +238,8 @@ __device__ __forceinline__ void product_many(const Product& p) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int32_t m = start + 16 * warp + g + 8 * (i >> 1), r = 8 * n + 2 * t + (i & 1);
-            if (r < tile.count && m < p.matrix_rows) {
-                out[row_of(p, tile, r) * p.out_stride + m] = sums.total[n][i];
+            if (r < tile.count && m < matrix.rows) {
+                matrix.out[static_cast<int64_t>(row_of(p, tile, r)) * matrix.rows + m] = sums.total[n][i];
             }
         }
     }

@@ -9,10 +9,13 @@
 #pragma once
 #include "stratum.cuh"
 
-// The parameters of a product. blockIdx.z chooses one of two matrices of the same shape and format.
+// The parameters of a product. blockIdx.z chooses one of several matrices of one format that read the same rows.
+constexpr int MOST_MATRICES = 6;
+
 struct Product {
-    const uint8_t* weights[2];  // of slot 0
-    float* out[2];              // row or pair r at r * out_stride
+    const uint8_t* weights[MOST_MATRICES];  // of slot 0
+    float* out[MOST_MATRICES];              // row or pair r at r * (matrix rows)
+    int32_t matrix_rows[MOST_MATRICES];
     const void* x;              // records (activations.cuh), or floats; row r at r * x_stride
     const uint32_t* grid;       // the format's codebook in global memory, or null
     const int32_t* tiles;       // null: plain, or each pair a tile
@@ -21,14 +24,22 @@ struct Product {
     int64_t slot_bytes;         // from slot to slot
     int64_t row_bytes;          // of a matrix row
     int64_t x_stride;           // bytes, or floats
-    int64_t out_stride;         // floats
-    int32_t matrix_rows;
     int32_t columns;
     int32_t num_rows;    // of activations, or of pairs
     int32_t per_row;     // pairs that read one row of x: 1 where each has its own
     int32_t block_rows;  // matrix rows that a block computes
     int32_t lanes;       // that share a matrix row (chains, products.cuh)
 };
+
+// The matrix of a block.
+struct OneMatrix {
+    const uint8_t* weights;  // of slot 0
+    float* out;
+    int32_t rows;
+};
+__device__ __forceinline__ OneMatrix matrix_of(const Product& p) {
+    return {p.weights[blockIdx.z], p.out[blockIdx.z], p.matrix_rows[blockIdx.z]};
+}
 
 struct Tile {
     int32_t slot;

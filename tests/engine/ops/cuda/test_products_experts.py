@@ -184,5 +184,5 @@ def test_extreme_logits_do_not_overflow(ops: ProductOps):
 def test_logits_that_are_no_numbers_give_weights_that_are_none(ops: ProductOps):
     ids, weights = routed(ops, np.array([[1.0, np.nan, 2.0], [1.0, 3.0, 2.0]]), 2)
     assert np.isnan(weights[0]).all()
-    assert sorted(set(ids[0].tolist()) | {0, 1, 2}) == [0, 1, 2]
+    assert set(ids[0].tolist()) <= {0, 1, 2}
     assert ids[1].tolist() == [1, 2]
