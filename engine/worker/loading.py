@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from engine import __version__
 from engine.core.config import RunConfig
+from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine, probe_machine
@@ -20,11 +21,13 @@ from engine.core.placement import (
     MAX_WINDOW,
     Placement,
     Verdict,
+    is_expert_tensor,
     is_read_by_rows,
     place_on_cpu,
     require_private_memory,
 )
 from engine.core.settings import load_settings
+from engine.core.sizes import size_in_words
 from engine.decode.draft.drafting import Drafting
 from engine.decode.sampling import Sampler
 from engine.gguf.memory_lock import lock_tensors
@@ -38,10 +41,19 @@ from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
 from engine.worker.draft_head import draft_ids, open_draft_head
 from engine.worker.drafters import make_drafting
+from engine.worker.expert_tier import (
+    ExpertTier,
+    map_model,
+    open_expert_tier,
+    read_every_token,
+)
 from engine.worker.messages import SamplingParams
 from engine.worker.session_files import SessionFile, session_key
 
 logger = logging.getLogger(__name__)
+
+# Of the memory that experts have, what is read at the start where it does not hold all of them.
+_SHARE_READ = 0.9
 
 ByteProgress = Callable[[str, int, int], None]  # (phase, bytes done, bytes in all)
 
@@ -59,6 +71,7 @@ class LoadedModel:
         sessions: keeps conversations warm; None when there is no memory for that.
         session_file: where they are kept over a restart; None when that is not wanted.
         drafting: guesses tokens; None when that is not wanted.
+        experts: keeps experts in memory, asks the disk for others, counts.
     """
 
     model: Model
@@ -70,9 +83,12 @@ class LoadedModel:
     sessions: Sessions | None = None
     session_file: SessionFile | None = None
     drafting: Drafting | None = None
+    experts: ExpertTier | None = None
 
     def save(self) -> None:
-        """Write what is to be kept over a restart: warm conversations, counts for drafts."""
+        """Write what is to be kept over a restart: conversations, counts of drafts and experts."""
+        if self.experts is not None:
+            self.experts.save()
         if self.drafting is not None:
             self.drafting.save()
         if self.sessions is not None and self.session_file is not None:
@@ -82,7 +98,12 @@ class LoadedModel:
     def saves(self) -> bool:
         """Whether `save` has anything to write."""
         learns = self.drafting is not None and self.drafting.learns
-        return self.session_file is not None or learns
+        counts = self.experts is not None and self.experts.saves
+        return self.session_file is not None or learns or counts
+
+    def disk_reads(self) -> tuple[DiskReads, ...]:
+        """What was read from the disk since the model is loaded, as far as that is known."""
+        return () if self.experts is None else self.experts.disk_reads()
 
     @property
     def ops(self) -> Ops:
@@ -105,6 +126,8 @@ class LoadedModel:
 
     def close(self) -> None:
         """Give memory and threads back; idempotent. Nothing may compute any more."""
+        if self.experts is not None:
+            self.experts.close()
         self.model.ops.close()
         for file in self._files:
             file.close()
@@ -138,23 +161,25 @@ def load_model(
     machine = probe_machine()
     placement = place_on_cpu(machine, header, config)
     require_private_memory(placement, machine)
-    if placement.verdict is not Verdict.FITS:
-        logger.warning("%s", placement.reasons[0])
+    _log_plan(placement)
     limits = _sizes(config, placement, machine)
 
     def on_step(done: int, total: int) -> None:
         if progress is not None:
             progress("weights", total_bytes * done // max(total, 1), total_bytes)
 
-    file = GgufFile(header)
+    file = map_model(header, placement.experts)
     head_file = open_draft_head(config, header)
     files = (file,) if head_file is None else (file, head_file)
     try:
         ops = make_ops(config.ops.value, limits.for_ops())
         try:
             model = _load_weights(config, header, file, head_file, ops, limits, on_step)
-            if placement.verdict is Verdict.FITS:  # else it would push out what it has just read
-                _read_ahead(header, progress)
+            _read_ahead(header, placement, progress)
+            experts = open_expert_tier(
+                config, placement.experts, header, file, model, _phase(progress, "experts")
+            )
+            if placement.verdict is Verdict.FITS:
                 _lock_if_wanted(config, file, header, progress)
         except BaseException:
             ops.close()
@@ -177,6 +202,7 @@ def load_model(
         fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
         _files=files,
         drafting=make_drafting(model, header, config),
+        experts=experts,
     )
     if placement.session_bytes:
         loaded.sessions = Sessions(
@@ -245,17 +271,54 @@ def _open_session_file(loaded: LoadedModel, config: RunConfig) -> None:
     loaded.session_file.read(loaded.sessions, loaded.model.store)
 
 
-def _read_ahead(header: ModelHeader, progress: ByteProgress | None) -> None:
-    """Have the disk deliver what every token reads."""
+def _log_plan(placement: Placement) -> None:
+    """Say what will live where before anything is loaded."""
+    for part in placement.parts:
+        logger.info(
+            "plan: %s, %s: %s (%s)",
+            part.name,
+            part.tier.value,
+            size_in_words(part.num_bytes),
+            part.reason,
+        )
+    level = logging.INFO if placement.verdict is Verdict.FITS else logging.WARNING
+    logger.log(level, "%s", placement.reasons[0])
+
+
+def _phase(progress: ByteProgress | None, name: str) -> Callable[[int, int], None]:
+    """Progress of one phase."""
 
     def on_piece(done: int, total: int) -> None:
         if progress is not None:
-            progress("file", done, total)
+            progress(name, done, total)
 
-    names = {name for name in header.tensors if not is_read_by_rows(name, header.tensors)}
+    return on_piece
+
+
+def _read_ahead(header: ModelHeader, placement: Placement, progress: ByteProgress | None) -> None:
+    """Have the disk deliver what every token reads, and of the experts what memory has room for."""
+    names = _read_first(header, placement)
     began_at = time.perf_counter()
-    num_read = read_ahead(header, names, on_piece)
+    num_read = read_ahead(header, names, _phase(progress, "file"))
     logger.info("read ahead: %d bytes in %.2f s", num_read, time.perf_counter() - began_at)
+
+
+def _read_first(header: ModelHeader, placement: Placement) -> set[str]:
+    """Tensors that are read at the start; more than fits would push out what was just read."""
+    plan = placement.experts
+    # What is kept is read when it is kept.
+    rest = set() if plan.keeps_rest else read_every_token(header)
+    experts = {name for name in header.tensors if is_expert_tensor(name) and not plan.keep_bytes}
+    if placement.verdict is Verdict.FITS:
+        return rest | experts
+    if plan.ram_bytes == 0:  # not even the rest has room
+        return set()
+    room = int(plan.ram_bytes * _SHARE_READ)
+    for name in sorted(experts, key=lambda one: header.tensors[one][1].offset):
+        room -= header.tensors[name][1].num_bytes
+        if room >= 0:
+            rest.add(name)
+    return rest
 
 
 def _lock_if_wanted(
@@ -265,14 +328,10 @@ def _lock_if_wanted(
     if not config.lock_memory:
         return
 
-    def on_piece(done: int, total: int) -> None:
-        if progress is not None:
-            progress("lock", done, total)
-
     tensors = (
         file.tensors[name] for name in file.tensors if not is_read_by_rows(name, header.tensors)
     )
-    result = lock_tensors(tensors, on_piece)
+    result = lock_tensors(tensors, _phase(progress, "lock"))
     if result.problem:
         logger.warning("%s", result.problem)
     else:
