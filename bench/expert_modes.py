@@ -91,8 +91,8 @@ def _run(job: dict[str, object], limit_bytes: int | None) -> Report:
         peak = None
     else:
         with memory_group(limit_bytes) as group:
-            done = subprocess.run(  # one thread, and the group must come before Python
-                command, check=False, capture_output=True, text=True, preexec_fn=group.join
+            done = subprocess.run(
+                group.inside(command), check=False, capture_output=True, text=True
             )
             peak = group.peak_bytes
     if done.returncode:

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine import __version__
 from engine.core.config import RunConfig
@@ -33,6 +33,7 @@ from engine.decode.sampling import Sampler
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
 from engine.gguf.reader import GgufFile
+from engine.memory.give_back import GiveBack
 from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
 from engine.ops.base import Ops
@@ -72,6 +73,7 @@ class LoadedModel:
         session_file: where they are kept over a restart; None when that is not wanted.
         drafting: guesses tokens; None when that is not wanted.
         experts: keeps experts in memory, asks the disk for others, counts.
+        caches: what can be given back when memory runs low.
     """
 
     model: Model
@@ -84,6 +86,7 @@ class LoadedModel:
     session_file: SessionFile | None = None
     drafting: Drafting | None = None
     experts: ExpertTier | None = None
+    caches: GiveBack = field(default_factory=GiveBack)
 
     def save(self) -> None:
         """Write what is to be kept over a restart: conversations, counts of drafts and experts."""
@@ -209,6 +212,8 @@ def load_model(
             model.store.pages, placement.session_bytes, model.store.page_bytes
         )
         _open_session_file(loaded, config)
+        loaded.caches.register("warm conversations", loaded.sessions.shrink)
+    loaded.caches.register("unused pages", model.store.forget_free_pages)
     return loaded
 
 
