@@ -26,6 +26,7 @@ from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
 
 EXPERTS = "Experts"
+COPIED_EXPERTS = "Experts, taken apart"  # files that store gate and up as one tensor
 DEFAULT_CONTEXT = 32_768
 MAX_WINDOW = 16  # rows of one sequence that a pass can commit in part: last token and 15 drafts
 PAGE_TOKENS = 256  # rounded down to a multiple of the model's block ratio
@@ -344,7 +345,14 @@ def weight_parts(
     tensors: Mapping[str, tuple[int, TensorInfo]], num_layers: int, *, requant: bool
 ) -> list[PlacedPart]:
     """The weights in groups, each with its tier and the reason for it."""
-    sizes = {"Experts": 0, "n-gram table": 0, "Token embedding": 0, "MTP layer": 0, "Other": 0}
+    sizes = {
+        EXPERTS: 0,
+        COPIED_EXPERTS: 0,
+        "n-gram table": 0,
+        "Token embedding": 0,
+        "MTP layer": 0,
+        "Other": 0,
+    }
     sizes |= {"Stream projections": 0, "Stream projections as Q8_0": 0}
     for name, (_shard, info) in tensors.items():
         if requant and is_requantised(name, info.type, info.shape):
@@ -353,7 +361,8 @@ def weight_parts(
         else:
             sizes[_weight_group(name, num_layers)] += info.num_bytes
     reasons = {
-        "Experts": (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
+        COPIED_EXPERTS: (Tier.RAM, "gate and up are one tensor in the file: copied at the start"),
+        EXPERTS: (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
         "n-gram table": (Tier.DISK, "a few rows per token are read"),
         "Token embedding": (Tier.DISK, "one row per token is read"),
         "MTP layer": (Tier.RAM_MAPPED, "read for every draft"),
@@ -393,6 +402,10 @@ def _expert_parts(plan: ExpertPlan) -> list[PlacedPart]:
     return [part for part in parts if part.num_bytes]
 
 
+# A tensor of both matrices of stacked experts that are multiplied with the same input.
+FUSED_SUFFIX = ".ffn_gate_up_exps.weight"
+
+
 def is_expert_tensor(name: str) -> bool:
     """Whether a tensor holds stacked experts, of a layer or of a draft head."""
     return "_exps." in name
@@ -417,7 +430,7 @@ def _weight_group(name: str, num_layers: int) -> str:
     if block.isdigit() and int(block) >= num_layers:  # blocks after the trunk's are draft heads
         return "MTP layer"
     if is_expert_tensor(name):
-        return EXPERTS
+        return COPIED_EXPERTS if name.endswith(FUSED_SUFFIX) else EXPERTS
     return "Other"
 
 
