@@ -402,13 +402,21 @@ def _expert_parts(plan: ExpertPlan) -> list[PlacedPart]:
     return [part for part in parts if part.num_bytes]
 
 
-# A tensor of both matrices of stacked experts that are multiplied with the same input.
-FUSED_SUFFIX = ".ffn_gate_up_exps.weight"
+def expert_tensors(header: ModelHeader) -> set[str]:
+    """Tensors of the layers' experts that are computed with where they lie in the file."""
+    num_layers = model_config_of(header).num_layers
+    return {name for name in header.tensors if _weight_group(name, num_layers) == EXPERTS}
 
 
-def is_expert_tensor(name: str) -> bool:
-    """Whether a tensor holds stacked experts, of a layer or of a draft head."""
-    return "_exps." in name
+def read_every_token(header: ModelHeader) -> set[str]:
+    """Tensors that every token reads whole; of a draft head all, because every draft reads it."""
+    num_layers = model_config_of(header).num_layers
+    return {
+        name
+        for name in header.tensors
+        if _weight_group(name, num_layers) not in {EXPERTS, COPIED_EXPERTS}
+        and not is_read_by_rows(name, header.tensors)
+    }
 
 
 def is_read_by_rows(name: str, tensors: Container[str]) -> bool:
@@ -429,8 +437,8 @@ def _weight_group(name: str, num_layers: int) -> str:
     block = name.split(".", 2)[1] if name.startswith("blk.") else ""
     if block.isdigit() and int(block) >= num_layers:  # blocks after the trunk's are draft heads
         return "MTP layer"
-    if is_expert_tensor(name):
-        return COPIED_EXPERTS if name.endswith(FUSED_SUFFIX) else EXPERTS
+    if "_exps." in name:
+        return COPIED_EXPERTS if "gate_up_exps." in name else EXPERTS
     return "Other"
 
 
