@@ -15,10 +15,11 @@ import enum
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from engine.core.config import ExpertMode, KvType, RunConfig
+from engine.core.config import ExpertMode, RunConfig
 from engine.core.errors import ConfigError, ParameterValue, ResourceError
 from engine.core.expert_plan import ExpertPlan, plan_experts
 from engine.core.gguf_header import ModelHeader, TensorInfo
+from engine.core.kv_type import KvType
 from engine.core.machine import Machine
 from engine.core.model_config import LayerKind, ModelConfig
 from engine.core.requant import is_requantised, requantised_bytes
