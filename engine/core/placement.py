@@ -14,11 +14,13 @@ import enum
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from engine.core.config import KvType, RunConfig
+from engine.core.config import KvType, NgramMode, RunConfig
+from engine.core.drive_speed import DriveKind
 from engine.core.errors import ConfigError, ResourceError
 from engine.core.gguf_header import ModelHeader, TensorInfo
 from engine.core.machine import Machine
 from engine.core.model_config import LayerKind, ModelConfig
+from engine.core.ngram_mode import TABLE_NAME, NgramPlan, plan_ngram_table
 from engine.core.requant import is_requantised, requantised_bytes
 from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
@@ -36,6 +38,7 @@ _TOKEN_BYTES = 2000
 SYSTEM_RESERVE_BYTES = 1 << 30
 # A "32 GB" kit reports 31.x GiB because firmware keeps some: sizes may miss by this share.
 RAM_TOLERANCE = 0.03
+TABLE_PART = "n-gram table"
 # Pages for further sequences beside the first full context, as a share of free memory.
 _EXTRA_KV_SHARE = 0.25
 
@@ -89,6 +92,7 @@ class Placement:
         session_bytes: for the recurrent states of conversations that are kept warm.
         needed_bytes: RAM that all this takes, mapped weights included.
         private_bytes: the share of it that cannot be read again from the file.
+        ngram: how the n-gram table is read; None without one.
     """
 
     verdict: Verdict
@@ -101,10 +105,22 @@ class Placement:
     session_bytes: int
     needed_bytes: int
     private_bytes: int
+    ngram: NgramPlan | None = None
 
 
-def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Placement:
+def place_on_cpu(
+    machine: Machine,
+    header: ModelHeader,
+    config: RunConfig,
+    drive: DriveKind = DriveKind.UNKNOWN,
+) -> Placement:
     """Place a model whose every operation runs on the CPU.
+
+    Args:
+        machine: what it is placed on.
+        header: of the model.
+        config: what is wanted.
+        drive: what the drive of the n-gram table was measured to be.
 
     Raises:
         ModelFileError: the header describes no model that we know.
@@ -145,9 +161,15 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
         ),
         PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server"),
     ]
+    free = machine.ram_available_bytes - sum(p.num_bytes for p in parts if p.tier is not Tier.DISK)
+    table = header.tensors.get(TABLE_NAME)
+    ngram = plan_ngram_table(config, None if table is None else table[1], drive, free)
+    if ngram is not None:
+        parts = _with_table(parts, ngram)
+        free -= ngram.ram_bytes
     sessions = session_memory(
         config.session_cache_mib,
-        machine.ram_available_bytes - sum(p.num_bytes for p in parts if p.tier is not Tier.DISK),
+        free,
         checkpoint_bytes(model),
         page_bytes,
         pages_each,
@@ -187,7 +209,23 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
         session_bytes=sessions.state_bytes,
         needed_bytes=needed,
         private_bytes=private,
+        ngram=ngram,
     )
+
+
+def _with_table(parts: list[PlacedPart], plan: NgramPlan) -> list[PlacedPart]:
+    """The parts with the n-gram table where it is read from, and with what reading it takes."""
+    tier = Tier.RAM if plan.mode is NgramMode.RAM else Tier.DISK
+    at = next(i for i, part in enumerate(parts) if part.name == TABLE_PART)
+    placed = [
+        *parts[:at],
+        PlacedPart(TABLE_PART, tier, plan.table_bytes, f"{plan.mode.value}: {plan.reason}"),
+        *parts[at + 1 :],
+    ]
+    if plan.mode is NgramMode.DIRECT:
+        reason = "rows that came last, and reads in flight (setting: ngram_cache_rows)"
+        placed.append(PlacedPart("n-gram row cache", Tier.RAM, plan.ram_bytes, reason))
+    return placed
 
 
 def require_private_memory(placement: Placement, machine: Machine) -> None:
@@ -308,7 +346,7 @@ def weight_parts(
     tensors: Mapping[str, tuple[int, TensorInfo]], num_layers: int, *, requant: bool
 ) -> list[PlacedPart]:
     """The weights in groups, each with its tier and the reason for it."""
-    sizes = {"Experts": 0, "n-gram table": 0, "Token embedding": 0, "MTP layer": 0, "Other": 0}
+    sizes = {"Experts": 0, TABLE_PART: 0, "Token embedding": 0, "MTP layer": 0, "Other": 0}
     sizes |= {"Stream projections": 0, "Stream projections as Q8_0": 0}
     for name, (_shard, info) in tensors.items():
         if requant and is_requantised(name, info.type, info.shape):
@@ -318,7 +356,7 @@ def weight_parts(
             sizes[_weight_group(name, num_layers)] += info.num_bytes
     reasons = {
         "Experts": (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
-        "n-gram table": (Tier.DISK, "a few rows per token are read"),
+        TABLE_PART: (Tier.DISK, "a few rows per token are read"),
         "Token embedding": (Tier.DISK, "one row per token is read"),
         "MTP layer": (Tier.RAM_MAPPED, "read for every draft"),
         "Stream projections": (Tier.DISK, "read once, at the start (setting: requant)"),
@@ -341,12 +379,12 @@ def is_read_by_rows(name: str, tensors: Container[str]) -> bool:
     """
     if name == "token_embd.weight":
         return "output.weight" in tensors
-    return name == "per_layer_token_embd.weight"
+    return name == TABLE_NAME
 
 
 def _weight_group(name: str, num_layers: int) -> str:
-    if name == "per_layer_token_embd.weight":
-        return "n-gram table"
+    if name == TABLE_NAME:
+        return TABLE_PART
     if name == "token_embd.weight":
         return "Token embedding"
     block = name.split(".", 2)[1] if name.startswith("blk.") else ""

@@ -41,6 +41,7 @@ from engine.ops.weights import (
     Matrix,
     MoeWeights,
     PleWeights,
+    RowTable,
 )
 
 FloatArray = npt.NDArray[np.float32]
@@ -78,6 +79,7 @@ class Ops(ABC):
     """One implementation of all operations. R rows, H hidden size, hc streams, V vocabulary."""
 
     name: str
+    reads_rows = False  # whether `row_table` is there; else tables must be mapped or in memory
 
     # -- weights ---------------------------------------------------------------------------------
 
@@ -90,6 +92,13 @@ class Ops(ABC):
         Raises:
             ModelFileError: the implementation has no code for the tensor's format.
         """
+
+    def row_table(self, table: RowTable) -> Matrix:
+        """Handle of a table that stays on the disk, for `gather_rows` alone.
+
+        Gathering then waits for the disk, and raises the table's `failure` when that cannot read.
+        """
+        raise NotImplementedError(f"{self.name} operations read no tables from the disk")
 
     def vector(self, tensor: Tensor) -> FloatArray:
         """The tensor's values as float32, in its own shape."""

@@ -16,7 +16,7 @@ from engine.decode.sampling import Sampler
 from engine.ops.token_mask import TokenMask
 from engine.sequence.session_visit import Visit
 from engine.sequence.state import SequenceState
-from engine.worker.messages import Start, Timings, TokenLogprobs
+from engine.worker.messages import Start, TableUse, Timings, TokenLogprobs
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -51,6 +51,7 @@ class RunningRequest:
         shortage: why the request pauses: no pages are left.
         is_held: it pauses because nobody takes its tokens.
         drafts: what may come next; None = nothing is drafted.
+        table_use: what it made the n-gram table read.
     """
 
     start: Start
@@ -68,6 +69,7 @@ class RunningRequest:
     shortage: str = ""
     is_held: bool = False
     drafts: RequestDrafts | None = None
+    table_use: TableUse = field(default_factory=TableUse)
 
     def __post_init__(self) -> None:
         self.tokens = list(self.start.prompt)
@@ -127,6 +129,7 @@ class RunningRequest:
             draft_tokens=0 if self.drafts is None else self.drafts.num_offered,
             draft_accepted=0 if self.drafts is None else self.drafts.num_accepted,
             drafters=() if self.drafts is None else self.drafts.by_drafter,
+            table=self.table_use,
         )
 
     def _draw(self, logits: FloatArray) -> int:

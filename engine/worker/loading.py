@@ -5,6 +5,7 @@ The worker, `run` and `bench` load through here, so they agree on every size.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -29,7 +30,9 @@ from engine.decode.draft.drafting import Drafting
 from engine.decode.sampling import Sampler
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
-from engine.gguf.reader import GgufFile
+from engine.gguf.reader import GgufFile, Tensor
+from engine.memory.ngram_table import NgramTable
+from engine.memory.ngram_table_modes import drive_kind, measure_table_drive, open_ngram_table
 from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
 from engine.ops.base import Ops
@@ -106,6 +109,8 @@ class LoadedModel:
     def close(self) -> None:
         """Give memory and threads back; idempotent. Nothing may compute any more."""
         self.model.ops.close()
+        if self.model.ngram_rows is not None:
+            self.model.ngram_rows.table.close()
         for file in self._files:
             file.close()
 
@@ -136,7 +141,8 @@ def load_model(
     if progress is not None:
         progress("weights", 0, total_bytes)
     machine = probe_machine()
-    placement = place_on_cpu(machine, header, config)
+    drive = measure_table_drive(header, config)
+    placement = place_on_cpu(machine, header, config, drive_kind(drive))
     require_private_memory(placement, machine)
     if placement.verdict is not Verdict.FITS:
         logger.warning("%s", placement.reasons[0])
@@ -146,23 +152,23 @@ def load_model(
         if progress is not None:
             progress("weights", total_bytes * done // max(total, 1), total_bytes)
 
-    file = GgufFile(header)
-    head_file = open_draft_head(config, header)
-    files = (file,) if head_file is None else (file, head_file)
-    try:
+    with contextlib.ExitStack() as undo:
+        file = undo.enter_context(GgufFile(header))
+        head_file = open_draft_head(config, header)
+        if head_file is not None:
+            undo.enter_context(head_file)
         ops = make_ops(config.ops.value, limits.for_ops())
-        try:
-            model = _load_weights(config, header, file, head_file, ops, limits, on_step)
-            if placement.verdict is Verdict.FITS:  # else it would push out what it has just read
-                _read_ahead(header, progress)
-                _lock_if_wanted(config, file, header, progress)
-        except BaseException:
-            ops.close()
-            raise
-    except BaseException:
-        for opened in files:
-            opened.close()
-        raise
+        undo.callback(ops.close)
+        table = open_ngram_table(
+            header, placement.ngram, config, drive, progress, reads_rows=ops.reads_rows
+        )
+        if isinstance(table, NgramTable):
+            undo.callback(table.close)
+        model = _load_weights(config, header, file, head_file, ops, limits, on_step, table)
+        if placement.verdict is Verdict.FITS:  # else it would push out what it has just read
+            _read_ahead(header, progress)
+            _lock_if_wanted(config, file, header, progress)
+        undo.pop_all()
     loaded = LoadedModel(
         model=model,
         header=header,
@@ -175,7 +181,7 @@ def load_model(
             prompt_slice_s=config.prompt_slice_ms / 1000,
         ),
         fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
-        _files=files,
+        _files=(file,) if head_file is None else (file, head_file),
         drafting=make_drafting(model, header, config),
     )
     if placement.session_bytes:
@@ -194,18 +200,28 @@ def _load_weights(
     ops: Ops,
     limits: ModelLimits,
     on_step: Callable[[int, int], None],
+    table: NgramTable | Tensor | None,
 ) -> Model:
     """The model, with the draft head of a file of its own if that one fits."""
     ids = draft_ids(config, header)
     try:
         return Model.load(
-            file, ops, limits, on_step, head_file, requant=config.requant, draft_ids=ids
+            file,
+            ops,
+            limits,
+            on_step,
+            head_file,
+            requant=config.requant,
+            draft_ids=ids,
+            table=table,
         )
     except ModelFileError as error:
         if head_file is None:
             raise
         logger.warning("the draft head of %s is not used: %s", head_file.paths[0].name, error)
-    return Model.load(file, ops, limits, on_step, requant=config.requant, draft_ids=ids)
+    return Model.load(
+        file, ops, limits, on_step, requant=config.requant, draft_ids=ids, table=table
+    )
 
 
 def _sizes(config: RunConfig, placement: Placement, machine: Machine) -> ModelLimits:

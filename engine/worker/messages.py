@@ -251,6 +251,31 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
+class TableUse:
+    """What a request read of the n-gram table on the disk; fractions where requests shared passes.
+
+    `hits`: rows for which nothing was read. `reads`: of one or two pages of 4 KiB. `wait_ms`: in which
+    a pass waited for the disk.
+    """
+
+    rows: float = 0.0
+    hits: float = 0.0
+    reads: float = 0.0
+    read_bytes: float = 0.0
+    wait_ms: float = 0.0
+
+    def __add__(self, other: TableUse) -> TableUse:
+        """Both together."""
+        return TableUse(
+            self.rows + other.rows,
+            self.hits + other.hits,
+            self.reads + other.reads,
+            self.read_bytes + other.read_bytes,
+            self.wait_ms + other.wait_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """Counts and milliseconds of one request; finite always.
 
@@ -267,6 +292,7 @@ class Timings:
     draft_tokens: int = 0
     draft_accepted: int = 0
     drafters: tuple[tuple[str, int, int], ...] = ()
+    table: TableUse = TableUse()
 
 
 @dataclass(frozen=True, slots=True)
