@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton
 
 from app.context import AppContext
 from app.look.icons import put_icon
+from app.look.layouts import clear
 from app.look.look import em
 from app.supervisor.reason_words import explain
 from app.supervisor.state import EngineState, Phase, Reason, ReasonCode
@@ -65,10 +66,7 @@ class Banner(QFrame):
 
     def _show(self, reason: Reason | None, *, is_failure: bool) -> None:
         self._reason, self._is_failure = reason, is_failure
-        while (item := self._buttons.takeAt(0)) is not None:
-            widget: QWidget | None = item.widget()
-            if widget is not None:
-                widget.deleteLater()
+        clear(self._buttons)
         self.setVisible(reason is not None)
         if reason is None:
             return

@@ -118,7 +118,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._heard: dict[str, list[str]] = {}
+        self._heard: dict[str, str] = {}
         self._deleted: set[str] = set()
         self._known: weakref.WeakSet[ChatController] = weakref.WeakSet()
 
@@ -129,7 +129,7 @@ class Ledger:
             controller.text_arrived.connect(self._hear)
 
     def _hear(self, message_id: str, text: str) -> None:
-        self._heard.setdefault(message_id, []).append(text)
+        self._heard[message_id] = self._heard.get(message_id, "") + text
 
     def note(self, message: Message, text: str | None = None) -> None:
         """This message must be kept; the person's own with the text that was written."""
@@ -142,7 +142,7 @@ class Ledger:
     def text_of(self, message_id: str) -> str:
         """What it must be."""
         entry = self._entries[message_id]
-        return "".join(self._heard.get(message_id, ())) if entry.text is None else entry.text
+        return self._heard.get(message_id, "") if entry.text is None else entry.text
 
     def count(self, role: Role) -> int:
         """How many messages of one side must be kept."""

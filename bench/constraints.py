@@ -5,8 +5,10 @@
 The same answer is generated twice, in this process: held to a schema, and free, where something is drawn
 too but the same tokens are taken. The schema has enums, nested objects, arrays, numbers and strings.
 Rounds alternate and the medians of all steps count. `mask_us` (processor time) is what the constraint
-takes beside the draw, `mask_percent` its share of a free token; `step_percent` is how much longer a held
-token takes, with what the constraint drives out of the model's caches.
+takes beside the draw, `mask_percent` its share of a free step; `step_percent` is how much longer a held
+step takes, with what the constraint drives out of the model's caches. Tokens that the schema leaves no
+choice about are not drawn: `drawn_percent` of them are, and `token_percent` is how much longer a held
+answer takes than the same one without a constraint.
 
     python bench/constraints.py --vocabulary 248320
 
@@ -21,9 +23,10 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +49,7 @@ from engine.text.tokenizer import Tokenizer  # noqa: E402
 from engine.text.vocabulary import Vocabulary, read_vocabulary  # noqa: E402
 from engine.worker.answer_limits import ordered_stop_ids  # noqa: E402
 from engine.worker.loading import load_model  # noqa: E402
-from engine.worker.messages import Constraint, SamplingParams, Start  # noqa: E402
+from engine.worker.messages import Constraint, SamplingParams, Start, Tokens  # noqa: E402
 
 SCHEMA: dict[str, object] = {
     "type": "array",
@@ -64,8 +67,8 @@ SCHEMA: dict[str, object] = {
     },
 }
 SAMPLING = SamplingParams(temperature=1.0, top_k=20, top_p=0.95, seed=1)
+GREEDY = SamplingParams(temperature=0.0)
 FloatArray = npt.NDArray[np.float32]
-Choose = Callable[[FloatArray, Sample], int]
 
 
 def main() -> int:
@@ -74,6 +77,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=0, help="of the engine; 0 = its default")
+    parser.add_argument("--greedy", action="store_true", help="temperature 0")
     parser.add_argument("--vocabulary", type=int, default=0, help="measure the constraint alone")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args()
@@ -104,22 +108,23 @@ def measure_in_model(arguments: argparse.Namespace) -> dict[str, float]:
         tuple(tokenizer.encode("A list of things:")),
         arguments.tokens,
         ordered_stop_ids(tokenizer),
-        SAMPLING,
+        GREEDY if arguments.greedy else SAMPLING,
         constraint=constraint_of_schema(),
     )
     free_start = replace(held_start, constraint=None, stop_ids=())
     times = Times()
 
-    def run(start: Start, told: list[int] | Iterator[int], draws: list[float]) -> list[float]:
+    def run(start: Start, told: Iterator[int] | None, draws: list[float]) -> Run:
         def constrain(start: Start) -> AnswerConstraint:
             constraint = AnswerConstraint(start, vocabulary)
-            constraint.choose = timed(constraint.choose, times.choices)  # type: ignore[method-assign,assignment]
+            constraint.choose = timed(constraint.choose, times.choices)  # type: ignore[method-assign]
             return constraint
 
+        ids: list[int] = []
         scheduler = Scheduler(
             loaded.model,
             loaded.limits,
-            lambda _: None,
+            lambda event: ids.extend(event.token_ids) if isinstance(event, Tokens) else None,
             constrain=constrain,
             new_sampler=lambda params: Told(params, loaded.ops.new_draw, told, draws),
         )
@@ -130,48 +135,67 @@ def measure_in_model(arguments: argparse.Namespace) -> dict[str, float]:
             began_at = time.perf_counter()
             scheduler.step()
             steps.append(time.perf_counter() - began_at)
-        return steps
+        return Run(ids, steps)
 
     for _ in range(arguments.rounds):
-        told: list[int] = []
-        times.held += run(held_start, told, times.draws)
-        times.free += run(free_start, iter(told), [])
+        held = run(held_start, None, times.draws)
+        times.held.append(held)
+        # The same answer, drawn in vain and then told.
+        times.free.append(run(free_start, iter(held.ids), []))
     loaded.close()
     return times.report()
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One answer, and the time of each step behind the first, in seconds."""
+
+    ids: list[int]
+    steps: list[float]
+
+    @property
+    def token_s(self) -> float:
+        """Of a token, on average; the first one came with the prompt."""
+        return sum(self.steps) / max(1, len(self.ids) - 1)
+
+
 @dataclass(slots=True)
 class Times:
-    """Of steps with a constraint and without, and of what happens within the former, in seconds."""
+    """Of answers with a constraint and without, and of what happens within the former, in seconds."""
 
-    held: list[float] = field(default_factory=list)
-    free: list[float] = field(default_factory=list)
+    held: list[Run] = field(default_factory=list)
+    free: list[Run] = field(default_factory=list)
     choices: list[float] = field(default_factory=list)
     draws: list[float] = field(default_factory=list)
 
     def report(self) -> dict[str, float]:
         """Microseconds, and shares."""
-        held, free = statistics.median(self.held), statistics.median(self.free)
+        held = statistics.median(step for run in self.held for step in run.steps)
+        free = statistics.median(step for run in self.free for step in run.steps)
         inside = statistics.median(self.choices) - statistics.median(self.draws)
+        ratios = [h.token_s / f.token_s for h, f in zip(self.held, self.free, strict=True)]
+        drawn = sum(len(run.steps) for run in self.held) / sum(len(run.ids) for run in self.held)
         return {
-            "held_token_us": round(held * 1e6, 1),
-            "free_token_us": round(free * 1e6, 1),
-            "held_token_min_us": round(min(self.held) * 1e6, 1),
-            "free_token_min_us": round(min(self.free) * 1e6, 1),
+            "held_step_us": round(held * 1e6, 1),
+            "free_step_us": round(free * 1e6, 1),
             "mask_us": round(inside * 1e6, 1),
             "mask_percent": round(100 * inside / free, 1),
             "step_percent": round(100 * (held / free - 1), 1),
+            "drawn_percent": round(100 * drawn, 1),
+            "held_token_us": round(statistics.median(r.token_s for r in self.held) * 1e6, 1),
+            "free_token_us": round(statistics.median(r.token_s for r in self.free) * 1e6, 1),
+            "token_percent": round(100 * (statistics.median(ratios) - 1), 1),
         }
 
 
 class Told(Sampler):
-    """Draws, notes what it drew or says what was drawn before, and how long drawing took."""
+    """Draws, or draws in vain and says what it was told; notes how long drawing took."""
 
     def __init__(
         self,
         params: SamplingParams,
         new_draw: NewDraw,
-        told: list[int] | Iterator[int],
+        told: Iterator[int] | None,
         times: list[float],
     ) -> None:
         super().__init__(params, new_draw)
@@ -190,10 +214,7 @@ class Told(Sampler):
         began_at = time.thread_time()
         token_id = super().sample(logits, mask, use_penalties=use_penalties, ahead=ahead)
         self._times.append(time.thread_time() - began_at)
-        if not isinstance(self._told, list):
-            return next(self._told)
-        self._told.append(token_id)
-        return token_id
+        return token_id if self._told is None else next(self._told)
 
 
 def measure_alone(arguments: argparse.Namespace) -> dict[str, float]:
@@ -224,12 +245,19 @@ def measure_alone(arguments: argparse.Namespace) -> dict[str, float]:
     }
 
 
+class Choose(Protocol):
+    """What chooses a token of a held answer."""
+
+    def __call__(self, logits: FloatArray, sample: Sample, *, is_greedy: bool = False) -> int:
+        """As `AnswerConstraint.choose`."""
+
+
 def timed(choose: Choose, times: list[float]) -> Choose:
     """The same, and how long each call took."""
 
-    def wrapped(logits: FloatArray, sample: Sample) -> int:
+    def wrapped(logits: FloatArray, sample: Sample, *, is_greedy: bool = False) -> int:
         began_at = time.thread_time()
-        token_id = choose(logits, sample)
+        token_id = choose(logits, sample, is_greedy=is_greedy)
         times.append(time.thread_time() - began_at)
         return token_id
 

@@ -186,6 +186,7 @@ class TileGrid(QWidget):
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._tiles: list[Tile] = []
+        self._placed: list[Tile] = []
 
     @property
     def tiles(self) -> tuple[Tile, ...]:
@@ -208,8 +209,9 @@ class TileGrid(QWidget):
             self._arrange()
 
     def _arrange(self) -> None:
-        while self._grid.count():
-            self._grid.takeAt(0)
+        for tile in self._placed:
+            self._grid.removeWidget(tile)
+        self._placed = list(self._tiles)
         for column in range(_MOST_COLUMNS):
             self._grid.setColumnStretch(column, 1 if column < self._columns else 0)
         for number, tile in enumerate(self._tiles):

@@ -9,6 +9,7 @@ from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
 
 from app.look.icons import icon, put_icon
+from app.look.layouts import clear
 from app.look.look import em, enlarge
 from app.monitor.slow_words import FOR_YOUR_INFORMATION, sentence
 from engine.core.note import Note
@@ -73,11 +74,7 @@ class SlowPanel(QFrame):
         if found == self._shown:
             return
         self._shown = found
-        while self._rows.count():
-            item = self._rows.takeAt(0)
-            row = item.widget() if item is not None else None
-            if row is not None:
-                row.deleteLater()
+        clear(self._rows)
         for note in found:
             self._rows.addWidget(self._row(note))
         self._say_intro()

@@ -9,6 +9,7 @@ from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QPlainTextEdit, QVBoxLayout
 
 from app.background import Operation, in_background
+from app.look.layouts import clear
 from app.look.look import em
 from app.settings.client_recipes import NO_KEY, PLACEHOLDER, Client, Engine, Piece, recipe
 from app.settings.hub import Hub
@@ -16,7 +17,6 @@ from app.settings.network import THIS_PC, urls
 from app.settings.page import (
     SettingsPage,
     button,
-    clear,
     copy_text,
     hint_label,
     plain_label,

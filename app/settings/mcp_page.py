@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.background import Operation, in_background
+from app.look.layouts import clear
 from app.look.look import em, enlarge
 from app.settings.config_draft import DEFAULT
 from app.settings.hub import Hub
@@ -34,7 +35,6 @@ from app.settings.page import (
     Notice,
     SettingsPage,
     button,
-    clear,
     hint_label,
     plain_label,
     row_of,

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.background import Operation, Task, in_background
+from app.look.layouts import clear
 from app.look.look import em, enlarge
 from app.settings.hub import Hub
 from app.settings.model_list import Kind, ModelEntry, list_models, usable_config
@@ -31,7 +32,7 @@ from app.settings.model_moving import (
     remove_unfinished,
     switch_to,
 )
-from app.settings.page import Notice, SettingsPage, button, clear, hint_label, plain_label, row_of
+from app.settings.page import Notice, SettingsPage, button, hint_label, plain_label, row_of
 from app.settings.problem_words import error_sentence
 from app.supervisor.state import EngineState, Phase
 from engine.core.errors import EngineError

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
 from app.look.icons import put_icon
+from app.look.layouts import clear
 from app.settings.config_draft import DEFAULT, is_loopback
 from app.settings.config_fields import JsonValue
 from app.settings.hub import Hub
@@ -16,7 +17,6 @@ from app.settings.page import (
     Notice,
     SettingsPage,
     button,
-    clear,
     copy_text,
     hint_label,
     plain_label,

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLabel,
-    QLayout,
     QPushButton,
     QScrollArea,
     QVBoxLayout,
@@ -152,20 +151,6 @@ def row_of(*widgets: QWidget, stretch: bool = True) -> QHBoxLayout:
     if stretch:
         row.addStretch(1)
     return row
-
-
-def clear(layout: QLayout) -> None:
-    """Take everything out of a layout and let it go."""
-    while layout.count():
-        item = layout.takeAt(0)
-        if item is None:
-            return
-        widget, inner = item.widget(), item.layout()
-        if widget is not None:
-            widget.hide()
-            widget.deleteLater()
-        elif inner is not None:
-            clear(inner)
 
 
 def copy_text(text: str) -> None:

@@ -124,34 +124,6 @@ class _Plan:
         return max(self.num_prompt, *self.fills, 0) + self.num_gen + SHARE_TOKENS
 
 
-class _TableUse:
-    """What is read of the n-gram table from now on."""
-
-    def __init__(self, loaded: LoadedModel) -> None:
-        plan = loaded.placement.ngram
-        self._mode = None if plan is None else plan.mode.value
-        self._rows = loaded.model.ngram_rows
-        self._before = None if self._rows is None else self._rows.figures
-
-    def report(self, num_tokens: int) -> Report:
-        """The mode, and figures where it reads the disk."""
-        from engine.commands.run import table_report  # noqa: PLC0415
-        from engine.worker.messages import TableUse  # noqa: PLC0415
-
-        report: Report = {"ngram_mode": self._mode}
-        if self._rows is None or self._before is None:
-            return report
-        before, now = self._before, self._rows.figures
-        use = TableUse(
-            now.rows - before.rows,
-            now.hits - before.hits,
-            now.reads - before.reads,
-            now.read_bytes - before.read_bytes,
-            (now.wait_s - before.wait_s) * 1000,
-        )
-        return {**report, **table_report(use, num_tokens)}
-
-
 def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
     from engine import bench  # noqa: PLC0415
     from engine.core.machine import probe_machine  # noqa: PLC0415
@@ -160,9 +132,7 @@ def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
     machine = probe_machine()
     num_threads = getattr(loaded.ops, "num_threads", config.threads or machine.physical_cores)
     bench.measure_speed(loaded, min(plan.num_prompt, WARM_UP_TOKENS), 2)
-    use = _TableUse(loaded)
     runs = [bench.measure_speed(loaded, plan.num_prompt, plan.num_gen) for _ in range(plan.repeat)]
-    ngram = use.report(plan.repeat * (plan.num_prompt + plan.num_gen - 1))
     peak, private = peak_resident_bytes(), private_bytes()
     model = loaded.model.config
     num_bytes = numbers_of_header(loaded.header, config).active_bytes
@@ -201,7 +171,6 @@ def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
             round(max(reader.bytes_per_s)),
         ],
         "floor_tokens_per_s": round(bandwidth / num_bytes, 2),
-        **ngram,
         "peak_rss_bytes": peak,
         "private_bytes": private,
     }
@@ -228,11 +197,6 @@ def _print(report: Report) -> None:
         f"({number('bytes_per_token') / 1e6:.1f} MB a token; at most "
         f"{number('floor_tokens_per_s'):.1f} tokens/s)"
     )
-    if "ngram_reads" in report:
-        print(
-            f"n-gram table {number('ngram_wait_ms_per_token'):8.3f} ms a token waited for the disk, "
-            f"{number('ngram_reads'):.0f} reads for {number('ngram_rows'):.0f} rows"
-        )
     print(
         f"resident     {number('peak_rss_bytes') / 1e6:9.0f} MB at most, of which "
         f"{number('private_bytes') / 1e6:.0f} MB are not the model file"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # imported when used: `--help` and wrong flags must answer at
     from engine.text.answer import AnswerStream, AnswerUpdate, ToolCall
     from engine.text.prompt import ChatFormat, ChatPrompt
     from engine.worker.loading import LoadedModel
-    from engine.worker.messages import Constraint, Done, Start, TableUse, Timings
+    from engine.worker.messages import Constraint, Done, Start, Timings
 
 
 def number(text: str) -> float:
@@ -361,21 +361,6 @@ def timings_report(timings: Timings) -> dict[str, int | float]:
         "predicted_n": timings.generated_tokens,
         "predicted_ms": round(timings.generated_ms, 3),
         "predicted_per_second": round(_rate(num_steps, timings.generated_ms), 2),
-        **table_report(timings.table, num_read + num_steps),
-    }
-
-
-def table_report(use: TableUse, num_tokens: int) -> dict[str, int | float]:
-    """What was read of an n-gram table on the disk; nothing where there is none."""
-    if not use.rows:
-        return {}
-    return {
-        "ngram_rows": round(use.rows),
-        "ngram_cache_hits": round(use.hits),
-        "ngram_reads": round(use.reads),
-        "ngram_read_bytes": round(use.read_bytes),
-        "ngram_wait_ms": round(use.wait_ms, 3),
-        "ngram_wait_ms_per_token": round(use.wait_ms / max(num_tokens, 1), 4),
     }
 
 

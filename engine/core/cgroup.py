@@ -3,7 +3,8 @@
 A process lives in a path of groups, each of which may be limited; the tightest limit counts. In a
 container the path usually reads as `/` and the container's own limits lie at the root; where it shows
 the host's path, that does not exist inside, and the root counts again. Version 2 has one tree of
-groups, version 1 one for each resource.
+groups, version 1 one for each resource. A group's `memory.high` counts like its `memory.max`: above
+it the system does not kill, but holds the process up until it has given memory back.
 """
 
 from __future__ import annotations
@@ -34,21 +35,26 @@ class MemoryLimit:
 def memory_limit(root: Path = ROOT, membership: Path = MEMBERSHIP) -> MemoryLimit | None:
     """The memory limit, or None when there is none.
 
-    File cache that can be dropped is not counted as used: a mapped model would else look like
+    File cache is not counted as used: it can be dropped, and a mapped model would else look like
     memory that is gone.
     """
     found: list[tuple[int, int]] = []  # limit, left
-    for folder, limit_name, used_name in (
-        *((f, "memory.max", "memory.current") for f in _groups(root, membership, "")),
+    for folder, limit_names, used_name in (
         *(
-            (f, "memory.limit_in_bytes", "memory.usage_in_bytes")
+            (f, ("memory.max", "memory.high"), "memory.current")
+            for f in _groups(root, membership, "")
+        ),
+        *(
+            (f, ("memory.limit_in_bytes",), "memory.usage_in_bytes")
             for f in _groups(root, membership, "memory")
         ),
     ):
-        limit = _number(folder / limit_name)
-        if limit is not None and limit < _NO_LIMIT_BYTES:
-            used = (_number(folder / used_name) or 0) - _inactive_file_bytes(folder / "memory.stat")
-            found.append((limit, max(0, limit - max(0, used))))
+        for limit in (_number(folder / name) for name in limit_names):
+            if limit is not None and limit < _NO_LIMIT_BYTES:
+                used = (_number(folder / used_name) or 0) - _file_cache_bytes(
+                    folder / "memory.stat"
+                )
+                found.append((limit, max(0, limit - max(0, used))))
     if not found:
         return None
     return MemoryLimit(min(limit for limit, _ in found), min(left for _, left in found))
@@ -87,13 +93,16 @@ def _groups(root: Path, membership: Path, controller: str) -> list[Path]:
     return [top / inner, *(top / parent for parent in inner.parents)] if inner.parts else [top]
 
 
-def _inactive_file_bytes(path: Path) -> int:
-    sums = {"inactive_file": 0, "total_inactive_file": 0}  # the latter, in version 1, has subgroups
+def _file_cache_bytes(path: Path) -> int:
+    """Pages of files in a group and those below it; locked ones are on neither list."""
+    sums = dict.fromkeys(("inactive_file", "active_file"), 0)
+    of_subgroups = dict.fromkeys((f"total_{name}" for name in sums), 0)  # version 1 tells both
     for line in _text(path).splitlines():
         name, _, value = line.partition(" ")
-        if name in sums and value.isdecimal():
-            sums[name] = int(value)
-    return max(sums.values())
+        for counts in (sums, of_subgroups):
+            if name in counts and value.isdecimal():
+                counts[name] = int(value)
+    return max(sum(sums.values()), sum(of_subgroups.values()))
 
 
 def _text(path: Path) -> str:

@@ -49,6 +49,23 @@ class OpsName(enum.StrEnum):
     HOST = "host"
 
 
+class ExpertMode(enum.StrEnum):
+    """Where the experts of a model are while it runs."""
+
+    AUTO = "auto"
+    MAPPED = "mapped"
+    RESIDENT = "resident"
+    BUDGET = "budget"
+
+
+class LookAhead(enum.StrEnum):
+    """When experts are asked for before they are computed with."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 class Effort(enum.StrEnum):
     """Thinking levels as clients see them."""
 
@@ -140,6 +157,31 @@ class RunConfig(BaseModel):
     ngram_cache_rows: Annotated[int, Field(ge=16, le=100_000_000)] = Field(
         default=1_000_000,
         description="Rows of the n-gram table that `direct` keeps in memory, about 95 bytes each.",
+    )
+    expert_mode: ExpertMode = Field(
+        default=ExpertMode.AUTO,
+        description="Where experts are: `mapped` leaves them to the system's file cache, `resident` "
+        "keeps all of them in memory, `budget` those that are used most. `auto` is `mapped`.",
+    )
+    expert_ram_mib: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Memory in MiB for the experts that `budget` keeps. Default: 80 % of what "
+        "everything else leaves free.",
+    )
+    expert_look_ahead: LookAhead = Field(
+        default=LookAhead.AUTO,
+        description="Ask the disk for experts as soon as they are known, and for those that the next "
+        "layer will probably want; `auto` does so when memory does not hold all of them.",
+    )
+    expert_profile: UsablePath | None = Field(
+        default=None,
+        description="File with counts of which experts are used. Default: this model's in the data "
+        "folder.",
+    )
+    expert_profile_learn: bool = Field(
+        default=False,
+        description="Count which experts are used, and write the counts when the model is unloaded. "
+        "The file holds no text.",
     )
     kv_type: KvType = Field(default=KvType.F16, description="Number format of the KV cache.")
     requant: bool = Field(

@@ -14,9 +14,10 @@ import enum
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from engine.core.config import KvType, NgramMode, RunConfig
+from engine.core.config import ExpertMode, KvType, NgramMode, RunConfig
 from engine.core.drive_speed import DriveKind
-from engine.core.errors import ConfigError, ResourceError
+from engine.core.errors import ConfigError, ParameterValue, ResourceError
+from engine.core.expert_plan import ExpertPlan, plan_experts
 from engine.core.gguf_header import ModelHeader, TensorInfo
 from engine.core.machine import Machine
 from engine.core.model_config import LayerKind, ModelConfig
@@ -25,6 +26,7 @@ from engine.core.requant import is_requantised, requantised_bytes
 from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
 
+EXPERTS = "Experts"
 DEFAULT_CONTEXT = 32_768
 MAX_WINDOW = 16  # rows of one sequence that a pass can commit in part: last token and 15 drafts
 PAGE_TOKENS = 256  # rounded down to a multiple of the model's block ratio
@@ -39,6 +41,8 @@ SYSTEM_RESERVE_BYTES = 1 << 30
 # A "32 GB" kit reports 31.x GiB because firmware keeps some: sizes may miss by this share.
 RAM_TOLERANCE = 0.03
 TABLE_PART = "n-gram table"
+# Experts that are read from the disk while it answers: beyond this share the disk sets the speed.
+MOST_FROM_DISK = 0.6
 # Pages for further sequences beside the first full context, as a share of free memory.
 _EXTRA_KV_SHARE = 0.25
 
@@ -91,7 +95,9 @@ class Placement:
         max_sequences: sequences that are computed together.
         session_bytes: for the recurrent states of conversations that are kept warm.
         needed_bytes: RAM that all this takes, mapped weights included.
-        private_bytes: the share of it that cannot be read again from the file.
+        private_bytes: the share of it that the system cannot take back: what is no part of the file,
+            and experts that are kept.
+        experts: what becomes of the experts.
         ngram: how the n-gram table is read; None without one.
     """
 
@@ -105,6 +111,7 @@ class Placement:
     session_bytes: int
     needed_bytes: int
     private_bytes: int
+    experts: ExpertPlan
     ngram: NgramPlan | None = None
 
 
@@ -184,9 +191,15 @@ def place_on_cpu(
                 f"{sessions.pages} pages (setting: session_cache_mib)",
             )
         )
+    needed = sum(part.num_bytes for part in parts if part.tier is not Tier.DISK)
+    expert_bytes = sum(part.num_bytes for part in parts if part.name == EXPERTS)
+    room = machine.ram_available_bytes - (needed - expert_bytes)
+    experts = plan_experts(config, expert_bytes, room)
+    at = next((i for i, part in enumerate(parts) if part.name == EXPERTS), None)
+    if at is not None:
+        parts[at : at + 1] = _expert_parts(experts)
     private = sum(part.num_bytes for part in parts if part.tier is Tier.RAM)
-    needed = private + sum(part.num_bytes for part in parts if part.tier is Tier.RAM_MAPPED)
-    verdict, reason = _verdict(machine, needed, private)
+    verdict, reason = _verdict(machine, needed, private, experts)
     reasons = [reason]
     if config.context is None and context < model.context_length:
         reasons.append(
@@ -210,6 +223,7 @@ def place_on_cpu(
         needed_bytes=needed,
         private_bytes=private,
         ngram=ngram,
+        experts=experts,
     )
 
 
@@ -231,20 +245,38 @@ def _with_table(parts: list[PlacedPart], plan: NgramPlan) -> list[PlacedPart]:
 def require_private_memory(placement: Placement, machine: Machine) -> None:
     """Refuse to load what would push the machine into swapping to death.
 
-    Mapped weights may exceed memory (they are then read again from the disk, slowly); caches, states
-    and workspaces may not.
+    Mapped weights may exceed memory (they are then read again from the disk, slowly); caches, states,
+    workspaces and experts that are to be kept may not.
 
     Raises:
         ResourceError: naming the sizes and the settings that lower them.
     """
-    if placement.private_bytes > machine.ram_total_bytes:
+    private, free = placement.private_bytes, machine.ram_available_bytes
+    if private <= free:
+        return
+    params: dict[str, ParameterValue] = {
+        "needed": private,
+        "free": free,
+        "total": machine.ram_total_bytes,
+    }
+    caches = private - placement.experts.keep_bytes
+    of_all = f"{size_in_words(free)} are free of {size_in_words(machine.ram_total_bytes)} on this machine"
+    if caches <= free:
+        keep = placement.experts.keep_bytes
         raise ResourceError(
-            f"Caches and workspaces need {size_in_words(placement.private_bytes)} of memory; this machine "
-            f"has {size_in_words(machine.ram_total_bytes)}. Lower context ({placement.context}), parallel "
-            f"({placement.max_sequences}), session_cache_mib or prompt_chunk.",
+            f"The experts that are to be kept in memory take {size_in_words(keep)}, everything else "
+            f"{size_in_words(caches)}; {of_all}. Close other programs, or set expert_mode to mapped, or "
+            f"to budget with an expert_ram_mib of at most {max(free - caches, 0) >> 20}.",
             code="insufficient_ram",
-            params={"needed": placement.private_bytes, "total": machine.ram_total_bytes},
+            params=params,
         )
+    raise ResourceError(
+        f"Caches and workspaces need {size_in_words(caches)} of memory; {of_all}. Close other "
+        f"programs, or lower context ({placement.context}), parallel ({placement.max_sequences}), "
+        "session_cache_mib or prompt_chunk.",
+        code="insufficient_ram",
+        params=params,
+    )
 
 
 def model_config_of(header: ModelHeader) -> ModelConfig:
@@ -372,6 +404,22 @@ def weight_parts(
     ]
 
 
+def _expert_parts(plan: ExpertPlan) -> list[PlacedPart]:
+    """The experts, by where they are."""
+    way = "all of them" if plan.mode is ExpertMode.RESIDENT else "those that are used most"
+    parts = [
+        PlacedPart(EXPERTS, Tier.RAM, plan.keep_bytes, f"kept in memory: {way}"),
+        PlacedPart(
+            EXPERTS,
+            Tier.RAM_MAPPED,
+            plan.ram_bytes - plan.keep_bytes,
+            "the CPU computes experts where they lie in the file",
+        ),
+        PlacedPart(EXPERTS, Tier.DISK, plan.disk_bytes, "read when a token wants them"),
+    ]
+    return [part for part in parts if part.num_bytes]
+
+
 def is_read_by_rows(name: str, tensors: Container[str]) -> bool:
     """Whether a token reads only some rows of a tensor, so that the rest may stay on the disk.
 
@@ -395,7 +443,9 @@ def _weight_group(name: str, num_layers: int) -> str:
     return "Other"
 
 
-def _verdict(machine: Machine, needed: int, private: int) -> tuple[Verdict, str]:
+def _verdict(
+    machine: Machine, needed: int, private: int, experts: ExpertPlan
+) -> tuple[Verdict, str]:
     total = machine.ram_total_bytes * (1 + RAM_TOLERANCE)
     if needed <= machine.ram_available_bytes:
         return Verdict.FITS, (
@@ -405,6 +455,19 @@ def _verdict(machine: Machine, needed: int, private: int) -> tuple[Verdict, str]
         return Verdict.TIGHT, (
             f"It is tight: {size_in_words(needed)} needed, {size_in_words(machine.ram_available_bytes)} free of "
             f"{size_in_words(machine.ram_total_bytes)}. Close other programs before starting."
+        )
+    all_experts = experts.ram_bytes + experts.disk_bytes
+    room = total - SYSTEM_RESERVE_BYTES - (needed - all_experts)  # for experts
+    on_disk = all_experts - int(room)
+    if (
+        room >= 0
+        and private <= machine.ram_available_bytes
+        and on_disk <= MOST_FROM_DISK * all_experts
+    ):
+        return Verdict.TIGHT, (
+            f"It is tight: {size_in_words(needed)} needed of {size_in_words(machine.ram_total_bytes)}, so "
+            f"{size_in_words(max(on_disk, experts.disk_bytes))} of the experts are read from the disk "
+            "while it answers, which is slow. Choose a smaller size for speed."
         )
     way_out = (
         "Choose a smaller size, or a shorter context."

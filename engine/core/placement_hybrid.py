@@ -22,6 +22,7 @@ from engine.core.model_numbers import ModelNumbers
 from engine.core.ngram_mode import CACHE_BYTES
 from engine.core.note import Note
 from engine.core.placement import (
+    MOST_FROM_DISK,
     PROGRAM_BYTES,
     RAM_TOLERANCE,
     SYSTEM_RESERVE_BYTES,
@@ -44,9 +45,6 @@ VRAM_RESERVE_DISPLAY_BYTES = 1500 << 20
 _CUDA_BYTES = 450 << 20
 # What a person's system and other programs take of RAM while the model runs, comfortably.
 COMFORT_BYTES = 4 << 30
-# Read for every token, a page that is missing costs a read of the disk: beyond this share of the
-# experts the disk sets the speed.
-_MOST_FROM_DISK = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +285,7 @@ def _parts_in_ram(model: ModelNumbers, context: int, parallel: int) -> list[Plac
 
 def _verdict(ram: int, room: int, on_disk: int, model: ModelNumbers, total: int) -> Verdict:
     if on_disk:
-        too_much = room <= 0 or on_disk > _MOST_FROM_DISK * model.expert_bytes
+        too_much = room <= 0 or on_disk > MOST_FROM_DISK * model.expert_bytes
         return Verdict.DOES_NOT_FIT if too_much else Verdict.TIGHT
     if ram + COMFORT_BYTES <= total:
         return Verdict.FITS

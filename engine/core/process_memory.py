@@ -21,6 +21,18 @@ def peak_resident_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def major_faults() -> int | None:
+    """How often this process touched a page that the disk had to deliver; None where nothing tells.
+
+    Windows counts such faults together with those that memory answers.
+    """
+    if sys.platform == "win32":
+        return None
+    import resource  # noqa: PLC0415  # exists on POSIX only
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+
+
 def private_bytes(pid: int | None = None) -> int:
     """What a process holds beside pages of files.
 

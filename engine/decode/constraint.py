@@ -2,6 +2,7 @@
 
     constraint = AnswerConstraint(start, vocabulary)
     token_id = constraint.choose(logits, sampler.sample)    # masks, samples, moves on
+    constraint.take_forced()                                # a token that needs no logits
     constraint.advance(forced_id)                           # for a token that was not chosen
     constraint.rollback(2)                                  # the last two tokens do not count
 
@@ -56,21 +57,28 @@ class AnswerConstraint:
         self.num_redrawn = 0
         self._vocabulary = vocabulary
         self._mask = TokenMask(vocabulary.vocab_size)
+        self._forced: list[int] = []  # that must come, the next one last
         self._history: deque[Position] = deque(maxlen=HISTORY)
         self._form = _Form(start, vocabulary)
         self._position = self._form.start()
 
-    def choose(self, logits: FloatArray, sample: Sample) -> int:
+    def choose(self, logits: FloatArray, sample: Sample, *, is_greedy: bool = False) -> int:
         """The next token, which becomes part of the answer.
 
         Args:
             logits: `[V]`, not changed.
             sample: chooses a token from logits, and from a mask's tokens alone where there is one.
+            is_greedy: it takes the best one: if that is allowed, it is the best of the allowed ones.
 
         Raises:
             ConstraintError: the grammar's limits were exceeded.
             BadLogitsError: from `sample`.
         """
+        quick_id = self.take_forced()
+        if quick_id is None and is_greedy and self._position.is_strict and not self._forced:
+            quick_id = self._best_of_all(logits, sample)
+        if quick_id is not None:
+            return quick_id
         allowed = self._position.allowed()
         mask = None if allowed is EVERYTHING else self._mask_of(allowed)
         token_id = sample(logits, mask)
@@ -78,6 +86,24 @@ class AnswerConstraint:
         if position is None and mask is not None:
             return self._redraw(logits, sample, token_id, mask)
         self._move(position or _LEFT)
+        return token_id
+
+    def take_forced(self) -> int | None:
+        """The only token that may come next, which becomes part of the answer; None = there are more."""
+        if not self._position.is_strict:
+            return None
+        if not self._forced:
+            cursor = self._position.allowed().cursor
+            self._forced = [] if cursor is None else cursor.forced()[::-1]
+        if not self._forced:
+            return None
+        position = self._position.after(self._forced[-1])
+        if position is None:  # what no grammar can say speaks against it
+            return None
+        token_id = self._forced[-1]
+        forced = self._forced[:-1]
+        self._move(position)
+        self._forced = forced
         return token_id
 
     def advance(self, token_id: int) -> None:
@@ -98,6 +124,7 @@ class AnswerConstraint:
         """
         if num_tokens > len(self._history):
             raise ValueError(f"cannot take back {num_tokens} of {len(self._history)} tokens")
+        self._forced = []
         for _ in range(num_tokens):
             self._position = self._history.pop()
 
@@ -122,7 +149,22 @@ class AnswerConstraint:
         self._move(position or _LEFT)
         return first_id
 
+    def _best_of_all(self, logits: FloatArray, sample: Sample) -> int | None:
+        """Take the best token of all if it is allowed; None where the mask must decide."""
+        try:
+            token_id = sample(logits, None)
+        except BadLogitsError:  # of tokens that do not count, perhaps
+            return None
+        if token_id not in self._vocabulary.ordinary or token_id in self._form.stop_ids:
+            return None
+        position = self._position.after(token_id)
+        if position is None:
+            return None
+        self._move(position)
+        return token_id
+
     def _move(self, position: Position) -> None:
+        self._forced = []
         self._history.append(self._position)
         self._position = position
 
@@ -254,6 +296,10 @@ class _Document(Position):
 
     def allowed(self) -> Allowed:
         return Allowed(self.cursor)
+
+    @property
+    def is_strict(self) -> bool:
+        return True
 
     def after(self, token_id: int) -> Position | None:
         if token_id in self.form.stop_ids:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.draft.drafting import Drafting
@@ -52,6 +53,7 @@ class Generation(Iterator[GeneratedToken]):
         on_progress: Callable[[PromptProgress], None] | None = None,
         constrain: Callable[[Start], AnswerConstraint] | None = None,
         drafting: Drafting | None = None,
+        disk_reads: Callable[[], tuple[DiskReads, ...]] = tuple,
     ) -> None:
         """Begin.
 
@@ -62,13 +64,19 @@ class Generation(Iterator[GeneratedToken]):
             on_progress: told how far the prompt has been read.
             constrain: makes what holds the answer to its form, if the request asks for one.
             drafting: guesses tokens.
+            disk_reads: what has been read from the disk since the model is loaded.
         """
         self.done: Done | None = None
         self._request_id = start.request_id
         self._tokens: deque[GeneratedToken] = deque()
         self._on_progress = on_progress
         self._scheduler = Scheduler(
-            model, limits, self._receive, constrain=constrain, drafting=drafting
+            model,
+            limits,
+            self._receive,
+            constrain=constrain,
+            drafting=drafting,
+            disk_reads=disk_reads,
         )
         self._scheduler.submit(start)
 
@@ -115,6 +123,7 @@ def generate(
     stop_ids: Sequence[int],
     limits: SchedulerLimits,
     drafting: Drafting | None = None,
+    disk_reads: Callable[[], tuple[DiskReads, ...]] = tuple,
 ) -> Generation:
     """The answer to a prompt; the final stop id, if any, is its last token."""
     start = Start(
@@ -124,4 +133,4 @@ def generate(
         stop_ids=tuple(stop_ids),
         sampling=sampling,
     )
-    return Generation(model, start, limits, drafting=drafting)
+    return Generation(model, start, limits, drafting=drafting, disk_reads=disk_reads)

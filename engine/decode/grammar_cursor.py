@@ -79,6 +79,14 @@ class GrammarCursor:
         if shared.num_slow > 1 or matcher.is_error():
             raise _too_complicated()
 
+    def forced(self) -> list[int]:
+        """Tokens of which each is the only one that may come; often none.
+
+        They spell what the grammar leaves no choice about, as the tokenizer cuts that text.
+        """
+        forced: list[int] = self._moved().compute_ff_tokens()
+        return forced
+
     def _moved(self) -> LLMatcher:
         """The matcher, at this place."""
         shared = self._shared

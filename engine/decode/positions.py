@@ -36,6 +36,11 @@ class Position(Protocol):
     def allowed(self) -> Allowed:
         """What may come next."""
 
+    @property
+    def is_strict(self) -> bool:
+        """Whether `after` is None for every token that is not allowed, special ones aside."""
+        return False
+
     def after(self, token_id: int) -> Position | None:
         """Where this token leads; None when it must not come although it is allowed."""
 

@@ -57,9 +57,14 @@ class DeviceInfo:
 
 
 class Arguments:
-    """The parameters of a kernel, packed once: a launch passes one address."""
+    """The parameters of a kernel, packed once: a launch passes one address.
 
-    __slots__ = ("_pointers", "_values", "address")
+    Attributes:
+        address: of the list of the values' addresses.
+        sizes: of the values, in bytes.
+    """
+
+    __slots__ = ("_pointers", "_values", "address", "sizes")
 
     def __init__(self, *values: Argument) -> None:
         """Keep the values.
@@ -73,6 +78,7 @@ class Arguments:
         addresses = (ctypes.addressof(value) for value in values)
         self._pointers = (ctypes.c_void_p * max(1, len(values)))(*addresses)
         self.address = ctypes.addressof(self._pointers)
+        self.sizes = tuple(map(ctypes.sizeof, values))
 
     def __len__(self) -> int:
         """How many parameters."""

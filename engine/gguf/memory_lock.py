@@ -14,7 +14,7 @@ import itertools
 import mmap
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,9 +62,16 @@ def lock_tensors(
         progress: called after each piece.
         locker: the operating system's; chosen by itself.
     """
+    ranges = [(start, end - start) for start, end in _page_ranges(tensors)]
+    return lock_ranges(ranges, progress, locker)
+
+
+def lock_ranges(
+    ranges: Sequence[tuple[int, int]], progress: Progress, locker: Locker | None = None
+) -> LockResult:
+    """Lock whole pages, given as address and bytes, for as long as they stay mapped."""
     chosen = locker if locker is not None else system_locker()
-    ranges = list(_page_ranges(tensors))
-    total = sum(end - start for start, end in ranges)
+    total = sum(size for _, size in ranges)
     chosen.prepare(total)
     done: list[tuple[int, int]] = []
     num_bytes = 0
@@ -112,10 +119,13 @@ def _page_ranges(tensors: Iterable[Tensor]) -> Iterator[tuple[int, int]]:
 
 
 def _pieces(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Address and size of pieces."""
+    """Address and size of pieces of ranges, given alike."""
     return itertools.chain.from_iterable(
-        ((at, min(_PIECE_BYTES, end - at)) for at in range(start, end, _PIECE_BYTES))
-        for start, end in ranges
+        (
+            (at, min(_PIECE_BYTES, start + size - at))
+            for at in range(start, start + size, _PIECE_BYTES)
+        )
+        for start, size in ranges
     )
 
 

@@ -4,12 +4,17 @@
         embedding = model.tensors["token_embd.weight"].rows([1, 2])    # (2, hidden_size), float32
 
 Nothing is read whole: a tensor's bytes are a view of the mapping, and its pages come from disk when
-they are touched. The header is checked in `engine/core`; what tensors mean is not known here.
+they are touched. The header is checked in `engine/core`; what tensors mean is not known here. Mapped
+privately, pages can be made the process's own where they lie (`engine/gguf/keep.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import mmap
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +29,8 @@ from engine.core.ggml_types import GgmlType, row_bytes
 from engine.core.gguf_header import GgufHeader, MetadataValue, ModelHeader, read_model_header
 from engine.core.gguf_values import printable
 from engine.gguf.blocks import dequantise
+
+_MAP_NORESERVE = 0x4000  # Linux; Python has no name for it before 3.12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,13 +82,16 @@ class GgufFile:
         paths: the files, in the order of their numbers.
         metadata: the keys and values (see `GgufHeader`).
         tensors: by name, over all files.
+        is_private: pages that are written to become the process's own; the files never change.
     """
 
-    def __init__(self, header: ModelHeader) -> None:
+    def __init__(self, header: ModelHeader, *, private: bool = False) -> None:
         """Map the files of `header`; use `GgufFile.open`."""
         self.paths = header.paths
+        self.is_private = private
         self.metadata: Mapping[str, MetadataValue] = header.metadata
         self._maps: list[mmap.mmap] = []
+        self._spans: list[tuple[int, int, Path]] = []  # address, bytes and file of private mappings
         tensors: dict[str, Tensor] = {}
         try:
             for path, shard in zip(header.paths, header.shards, strict=True):
@@ -101,6 +111,25 @@ class GgufFile:
             ModelFileError: a file is missing, damaged, hostile or of a kind that we do not know.
         """
         return cls(read_model_header(path))
+
+    def writable(self, address: int, num_bytes: int) -> NDArray[np.uint8]:
+        """Bytes of a private mapping, to be written to; what is written stays in this process."""
+        if not any(
+            start <= address and address + num_bytes <= start + size
+            for start, size, _ in self._spans
+        ):
+            raise ValueError("the bytes are in no private mapping of this file")
+        buffer = (ctypes.c_uint8 * num_bytes).from_address(address)
+        return np.ctypeslib.as_array(buffer)
+
+    def drop_cached(self, address: int, num_bytes: int) -> None:
+        """Tell the system that the file's own pages of these bytes are not needed in its cache."""
+        for start, size, path in self._spans:
+            if start <= address < start + size and hasattr(os, "posix_fadvise"):
+                with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
+                    os.posix_fadvise(
+                        file.fileno(), address - start, num_bytes, os.POSIX_FADV_DONTNEED
+                    )
 
     def close(self) -> None:
         """Give up the files.
@@ -126,10 +155,21 @@ class GgufFile:
     ) -> None:
         self.close()
 
+    def _map(self, descriptor: int, path: Path) -> mmap.mmap:
+        if not self.is_private or sys.platform == "win32":
+            return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        # Without a reserve: only what is written to takes memory, not the whole file.
+        flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", _MAP_NORESERVE)
+        mapped = mmap.mmap(descriptor, 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        address = np.frombuffer(mapped, np.uint8, 1).ctypes.data
+        size = -(-len(mapped) // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._spans.append((address, size, path))
+        return mapped
+
     def _map_tensors(self, path: Path, shard: GgufHeader) -> dict[str, Tensor]:
         try:
             with path.open("rb") as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                mapped = self._map(file.fileno(), path)
         except (OSError, ValueError) as error:
             raise ModelFileError(
                 f"The file {printable(str(path), 400)} cannot be mapped into memory ({error}); "
@@ -146,14 +186,9 @@ class GgufFile:
                 code="file_truncated",
                 params={"file": path.name},
             )
-        return {
-            tensor.name: Tensor(
-                tensor.name,
-                tensor.type,
-                tensor.shape,
-                np.frombuffer(
-                    mapped, np.uint8, tensor.num_bytes, offset=shard.data_start + tensor.offset
-                ),
-            )
-            for tensor in shard.tensors
-        }
+        tensors = {}
+        for info in shard.tensors:
+            data = np.frombuffer(mapped, np.uint8, info.num_bytes, shard.data_start + info.offset)
+            data.flags.writeable = False
+            tensors[info.name] = Tensor(info.name, info.type, info.shape, data)
+        return tensors

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.disk_reads import NGRAM_TABLE, DiskReads
 from engine.core.errors import ModelFileError, ResourceError
 from engine.core.ggml_types import GgmlType, row_bytes
 from engine.core.gguf_values import printable
@@ -188,6 +189,12 @@ class NgramTable:
             *(found.wait_ns / 1e9, found.waits),
             *(found.failed_reads, found.cached_rows, found.evicted_rows),
         )
+
+    @property
+    def disk_reads(self) -> DiskReads:
+        """The same as one tier of the model."""
+        now = self.figures
+        return DiskReads(NGRAM_TABLE, now.reads, now.read_bytes, now.hits, now.wait_s * 1000)
 
     def failure(self) -> ModelFileError:
         """The error of the newest collection that failed."""

@@ -76,9 +76,7 @@ def run_attention(
 
 def run_moe(ops: Ops, weights: MoeWeights, rows: RowBuffers) -> None:
     """Experts (spec 4.6): `rows.x` -> `rows.y`."""
-    ops.route(weights, rows.x, rows.expert_ids, rows.expert_weights)
-    ops.experts(weights, rows.x, rows.expert_ids, rows.expert_weights, rows.y)
-    ops.shared_expert(weights, rows.x, rows.y)
+    ops.moe(weights, rows.x, rows.expert_ids, rows.expert_weights, rows.y)
 
 
 def run_ple(ops: Ops, weights: PleWeights, pool: PlePool, plan: PassPlan, rows: RowBuffers) -> None:

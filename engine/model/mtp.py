@@ -33,7 +33,7 @@ from engine.model.weights import LayerWeights, TrunkWeights, WeightLoader
 from engine.model.workspace import Workspace
 from engine.ops.base import Ops
 from engine.ops.pools import KvPool
-from engine.ops.weights import HyperConnectionWeights, Matrix
+from engine.ops.weights import HyperConnectionWeights, Matrix, MoeWeights
 from engine.sequence.batch import LogitsWanted, PassResult, logit_rows
 from engine.sequence.plan_builder import PlanBuilder, PlannedRows
 from engine.sequence.rope import RopeAngles
@@ -99,14 +99,21 @@ class MtpHead:
         hc, H = config.num_streams, config.hidden_size
         self._normed = ops.zeros((limits.max_rows, hc * H))
         self._embedded = ops.zeros((limits.max_rows, H))
-        self._logits = ops.zeros((0, config.vocab_size))  # of a part: the rest is minus infinity
+        self._logits = np.zeros((0, config.vocab_size), np.float32)  # the rest is minus infinity
+        self._part_logits = np.zeros((0, 0), np.float32)
         self._plans = PlanBuilder(
             max_rows=limits.max_rows,
             max_sequences=limits.max_sequences,
             max_pages=-(-limits.context // limits.page_size(config.block_ratio)),
             block_ratio=config.block_ratio,
             angles=RopeAngles(config.rope_dim, config.rope_theta, config.rope_sections),
+            new_arrays=ops.host_arrays,
         )
+
+    @property
+    def moe(self) -> MoeWeights:
+        """Its experts."""
+        return self._weights.layer.moe
 
     def forward(self, entries: Sequence[DraftEntry]) -> PassResult:
         """Append entries and predict; `streams` of the result feed the next draft step.
@@ -132,6 +139,7 @@ class MtpHead:
 
     def _compute(self, entries: Sequence[DraftEntry], num_rows: int) -> PassResult:
         ops, weights, config = self._ops, self._weights, self.config
+        ops.synchronize()  # a pass that was left may still read its plan
         plan = self._plans.build(
             [
                 PlannedRows(e.state, e.state.mtp_length, e.next_tokens, e.state.mtp_base)
@@ -143,6 +151,7 @@ class MtpHead:
         hc, H = config.num_streams, config.hidden_size
 
         rows.ids[...] = plan.token_ids
+        ops.begin_pass(plan)
         ops.gather_rows(weights.embedding, rows.ids, rows.x)
         ops.rms_norm(rows.x, weights.embedding_norm, config.rms_eps, rows.y)
         ops.matmul([weights.fc_embedding], rows.y, [embedded])
@@ -161,9 +170,10 @@ class MtpHead:
         wanted = logit_rows([e.logits for e in entries], plan.seq_start)
         streams, mixed, logits = self._workspace.head(len(wanted))
         if len(wanted):
-            np.take(rows.streams, wanted, axis=0, out=streams)
+            ops.take_rows(rows.streams, wanted, streams)
             ops.hc_mix(weights.exit_mix, streams, mixed, None)
             logits = self._head_logits(mixed, logits)
+        ops.synchronize()
         return PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
 
     def _head_logits(self, mixed: FloatArray, logits: FloatArray) -> FloatArray:
@@ -175,8 +185,10 @@ class MtpHead:
             return logits
         if count > len(self._logits):
             self._logits = np.full((count, self.config.vocab_size), -np.inf, np.float32)
-        part = np.empty((count, len(ids)), np.float32)
+            (self._part_logits,) = self._ops.host_arrays(((count, len(ids)), np.float32))
+        part = self._part_logits[:count]
         self._ops.matmul([weights.output], mixed, [part])
+        self._ops.synchronize()
         self._logits[:count, ids] = part
         return self._logits[:count]
 
@@ -238,7 +250,7 @@ def load_mtp(
         fc_embedding, fc_hidden = (loader.matrix(name) for name in names.separate)
     embedding, head = trunk_weights.embedding, trunk_weights.output
     if is_sidecar and "token_embd.weight" in file.tensors:
-        embedding = loader.matrix("token_embd.weight")
+        embedding = loader.table("token_embd.weight")
     if is_sidecar and "output.weight" in file.tensors:
         output = file.tensors["output.weight"]
         head = loader.matrix("output.weight")

@@ -132,6 +132,7 @@ class PassMaker:
             chosen = rows.streams[wanted[0] : wanted[-1] + 1]
 
         def embed() -> None:
+            ops.begin_pass(plan)
             ops.gather_rows(weights.embedding, rows.ids, rows.x)
             ops.fill_streams(rows.x, rows.streams)
 
@@ -139,7 +140,7 @@ class PassMaker:
             if not count:
                 return
             if not is_recorded:
-                np.take(rows.streams, wanted, axis=0, out=chosen)
+                ops.take_rows(rows.streams, wanted, chosen)
             ops.hc_mix(weights.final_mix, chosen, mixed, None)
             ops.matmul([weights.output], mixed, [logits])
 

@@ -62,6 +62,7 @@ class PassBuffers:
             max_pages=-(-limits.context // page_size),
             block_ratio=config.block_ratio,
             angles=RopeAngles(config.rope_dim, config.rope_theta, config.rope_sections),
+            new_arrays=model.ops.host_arrays,
         )
         self.user: object | None = None  # the newest pass that computes in them
 
@@ -158,6 +159,7 @@ class Model:
         try:
             model = cls._load(file, ops, limits, progress, table, requant=requant)
             model._add_head(file, mtp_file, requant=requant, draft_ids=draft_ids)
+            model._finish_loading()
         except MemoryError as error:
             raise ResourceError(
                 f"There is not enough memory for {limits.max_sequences} conversations of "
@@ -209,6 +211,10 @@ class Model:
             draft_ids=draft_ids,
         )
         self.store.kv.append(self.mtp.kv)
+
+    def _finish_loading(self) -> None:
+        layers = [layer.moe for layer in self.weights.layers]
+        self.ops.finish_loading(layers, [] if self.mtp is None else [self.mtp.moe])
 
     def _make_layer(self, layer_idx: int) -> Layer:
         config, limits, ops, store = self.config, self.limits, self.ops, self.store
@@ -287,6 +293,7 @@ class Model:
                 state = entry.state
                 opened.append((state, state.begin_pass(entry.token_ids, entry.rope_positions)))
             buffers.user = opened
+            self.ops.synchronize()  # a pass that was left may still read its plan
             plan = buffers.plans.build(
                 [PlannedRows(e.state, e.state.length, e.token_ids) for e in batch.entries]
             )
@@ -303,6 +310,7 @@ class Model:
                         self.ngram_rows.table.advance()
                     yield layer_idx
                     _check_undisturbed(opened, buffers)
+            self.ops.synchronize()
             result = PassResult(parts.logits, wanted, rows.streams, plan.seq_start.copy())
             self._finish(batch, rows.streams, starts)
             finished = True

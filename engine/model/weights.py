@@ -47,7 +47,7 @@ class LayerWeights:
 class TrunkWeights:
     """The model without its draft head."""
 
-    embedding: Matrix  # (V, H)
+    embedding: Matrix  # (V, H), a table
     output: Matrix  # (V, H)
     final_mix: HyperConnectionWeights
     layers: tuple[LayerWeights, ...]
@@ -77,7 +77,6 @@ class WeightLoader:
     def trunk(self, progress: Progress | None) -> TrunkWeights:
         """All weights of the trunk; `progress` is called after each layer."""
         config = self._config
-        embedding = self.matrix("token_embd.weight")
         has_output = "output.weight" in self._tensors
         layers: list[LayerWeights] = []
         for index, kind in enumerate(config.layer_kinds):
@@ -85,8 +84,8 @@ class WeightLoader:
             if progress is not None:
                 progress(index + 1, config.num_layers)
         return TrunkWeights(
-            embedding=embedding,
-            output=self.matrix("output.weight") if has_output else embedding,
+            embedding=self.table("token_embd.weight"),
+            output=self.matrix("output.weight" if has_output else "token_embd.weight"),
             final_mix=self.mix("output_hc_", inject=False),
             layers=tuple(layers),
         )
@@ -105,6 +104,10 @@ class WeightLoader:
     def matrix(self, name: str) -> Matrix:
         """Handle of a tensor."""
         return self._ops.matrix(self._tensors[name])
+
+    def table(self, name: str) -> Matrix:
+        """Handle of a tensor that is read by rows alone."""
+        return self._ops.table(self._tensors[name])
 
     def stream_matrix(self, name: str) -> Matrix:
         """Handle of a stream projection, with `requant` in fewer bits than the file has."""
@@ -216,7 +219,7 @@ class WeightLoader:
     def _ngram_table(self) -> Matrix:
         if self._table is not None:
             return self._ops.row_table(self._table)
-        return self.matrix(TABLE_NAME)
+        return self.table(TABLE_NAME)
 
     def _ple(self, layer_idx: int) -> PleWeights | None:
         config, ple = self._config, self._config.ple

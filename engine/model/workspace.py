@@ -28,8 +28,8 @@ class RowBuffers:
     x: FloatArray  # (R, H) input of a mixer or of the experts
     y: FloatArray  # (R, H) their output
     inject: FloatArray  # (R, hc)
-    ids: npt.NDArray[np.int64]  # (R,) token ids as table rows
-    ple_rows: npt.NDArray[np.int64]  # (R, n-gram heads)
+    ids: npt.NDArray[np.int64]  # (R,) token ids as table rows, on the host
+    ple_rows: npt.NDArray[np.int64]  # (R, n-gram heads), on the host
     ple_input: FloatArray  # (R, H) joined table rows
     ple_key: FloatArray  # (R, hc * H)
     delta_qkv: FloatArray  # (R, C)
@@ -63,7 +63,7 @@ class Workspace:
         hc, H = config.num_streams, config.hidden_size
         self._head_streams = ops.zeros((1, hc, H))
         self._mixed = ops.zeros((1, H))
-        self._logits = ops.zeros((1, config.vocab_size))
+        (self._logits,) = ops.host_arrays(((1, config.vocab_size), np.float32))
 
     def rows(self, num_rows: int) -> RowBuffers:
         """Buffers of a pass with this many rows."""
@@ -77,6 +77,8 @@ class Workspace:
     def head(self, num_rows: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Streams `[n, hc, H]`, mixed rows `[n, H]` and logits `[n, V]` of rows with logits.
 
+        The logits are on the host, where tokens are chosen.
+
         Grows to the largest number asked for: a vocabulary is large, and most passes want one row.
         """
         if num_rows > len(self._logits):
@@ -84,7 +86,7 @@ class Workspace:
             count = min(self.max_rows, max(num_rows, 2 * len(self._logits)))
             self._head_streams = self._ops.zeros((count, config.num_streams, config.hidden_size))
             self._mixed = self._ops.zeros((count, config.hidden_size))
-            self._logits = self._ops.zeros((count, config.vocab_size))
+            (self._logits,) = self._ops.host_arrays(((count, config.vocab_size), np.float32))
         return self._head_streams[:num_rows], self._mixed[:num_rows], self._logits[:num_rows]
 
 
@@ -92,13 +94,14 @@ def _allocate(config: ModelConfig, ops: Ops, R: int) -> RowBuffers:
     hc, H = config.num_streams, config.hidden_size
     ple_heads = config.ple.num_heads if config.ple is not None else 0
     kv_width = config.num_kv_heads * config.head_dim
+    ids, ple_rows = ops.host_arrays(((R,), np.int64), ((R, ple_heads), np.int64))
     return RowBuffers(
         streams=ops.zeros((R, hc, H)),
         x=ops.zeros((R, H)),
         y=ops.zeros((R, H)),
         inject=ops.zeros((R, hc)),
-        ids=np.zeros(R, np.int64),
-        ple_rows=np.zeros((R, ple_heads), np.int64),
+        ids=ids,
+        ple_rows=ple_rows,
         ple_input=ops.zeros((R, H if ple_heads else 0)),
         ple_key=ops.zeros((R, hc * H if ple_heads else 0)),
         delta_qkv=ops.zeros((R, config.delta_channels)),

@@ -25,6 +25,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +101,14 @@ class Ops(ABC):
         """
         raise NotImplementedError(f"{self.name} operations read no tables from the disk")
 
+    def table(self, tensor: Tensor) -> Matrix:
+        """Handle of a 2-D tensor of which only `gather_rows` reads rows.
+
+        Raises:
+            ModelFileError: the implementation has no code for the tensor's format.
+        """
+        return self.matrix(tensor)
+
     def vector(self, tensor: Tensor) -> FloatArray:
         """The tensor's values as float32, in its own shape."""
         return np.ascontiguousarray(tensor.dequantise(), dtype=np.float32)
@@ -107,6 +116,33 @@ class Ops(ABC):
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray:  # type: ignore[type-arg]
         """An array in this implementation's memory."""
         return np.zeros(shape, dtype)
+
+    def host_arrays(self, *parts: tuple[tuple[int, ...], npt.DTypeLike]) -> list[npt.NDArray[Any]]:
+        """Zeroed numpy arrays of these shapes and types, which operations read and write quickly.
+
+        For what is made by Python for every pass (a plan, row numbers) and for what Python reads of
+        it (logits). Arrays of one call lie together, so that they can be copied at once.
+        """
+        return [np.zeros(shape, dtype) for shape, dtype in parts]
+
+    def finish_loading(self, layers: Sequence[MoeWeights], draft: Sequence[MoeWeights]) -> None:  # noqa: B027
+        """All weights and states have been made: what memory is left may be used for speed.
+
+        Args:
+            layers: the experts of the model's layers.
+            draft: those of the draft head, which every drafted token reads.
+        """
+
+    # -- passes ----------------------------------------------------------------------------------
+
+    def begin_pass(self, plan: PassPlan) -> None:  # noqa: B027  # nothing to do on the host
+        """The first operation of a pass: the plan is complete and does not change until its end."""
+
+    def synchronize(self) -> None:  # noqa: B027  # nothing to do on the host
+        """Wait until everything that was called is done.
+
+        Host arrays that operations write are there then, and those that they read may be changed.
+        """
 
     # -- plain operations ------------------------------------------------------------------------
 
@@ -127,6 +163,16 @@ class Ops(ABC):
     @abstractmethod
     def add_to_streams(self, x: FloatArray, streams: FloatArray) -> None:
         """`streams[:, s] += x` for every stream (MTP input, spec 7.2)."""
+
+    def take_rows(self, source: FloatArray, rows: IntArray, out: FloatArray) -> None:
+        """`out[i] = source[rows[i]]`.
+
+        Args:
+            source: `[R, ...]`.
+            rows: `[n]` ascending row numbers, on the host.
+            out: `[n, ...]`.
+        """
+        np.take(source, rows, axis=0, out=out)
 
     @abstractmethod
     def rms_norm(self, x: FloatArray, weight: FloatArray, eps: float, out: FloatArray) -> None:
@@ -288,6 +334,27 @@ class Ops(ABC):
     def shared_expert(self, weights: MoeWeights, x: FloatArray, out: FloatArray) -> None:
         """Add the gated shared expert to out: `[R, H] += ...`."""
 
+    def moe(
+        self,
+        weights: MoeWeights,
+        x: FloatArray,
+        expert_ids: IntArray,
+        expert_weights: FloatArray,
+        out: FloatArray,
+    ) -> None:
+        """`route`, `experts` and `shared_expert` in one, where parts of them can be done at once.
+
+        Args:
+            weights: of the layer.
+            x: `[R, H]`.
+            expert_ids: `[R, num_used]`, receives the choice.
+            expert_weights: `[R, num_used]`, its weights.
+            out: `[R, H]`.
+        """
+        self.route(weights, x, expert_ids, expert_weights)
+        self.experts(weights, x, expert_ids, expert_weights, out)
+        self.shared_expert(weights, x, out)
+
     # -- n-gram layer ----------------------------------------------------------------------------
 
     @abstractmethod
@@ -319,6 +386,20 @@ class Ops(ABC):
         self, weights: PleWeights, pool: PlePool, slot: int, half: int, num_tokens: int
     ) -> None:
         """As `delta_commit`, for the convolution history."""
+
+    def commit_states(
+        self,
+        delta: Sequence[tuple[DeltaWeights, DeltaPool]],
+        ple: Sequence[tuple[PleWeights, PlePool]],
+        slot: int,
+        half: int,
+        num_tokens: int,
+    ) -> None:
+        """`delta_commit` and `ple_commit` of all layers of a model."""
+        for delta_weights, delta_pool in delta:
+            self.delta_commit(delta_weights, delta_pool, slot, half, num_tokens)
+        for ple_weights, ple_pool in ple:
+            self.ple_commit(ple_weights, ple_pool, slot, half, num_tokens)
 
     # -- drawing tokens --------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
 CacheArray = npt.NDArray[np.float16] | npt.NDArray[np.float32]
+KeyArray = CacheArray | npt.NDArray[np.int8]
 
 
 @dataclass(slots=True, eq=False)
@@ -50,8 +51,11 @@ class KvPool:
     pooled again from them.
     """
 
-    keys: CacheArray  # (pages, page_tokens, num_kv_heads, head_dim), after norm and rope
-    values: CacheArray  # (pages, page_tokens, num_kv_heads, head_dim)
+    keys: KeyArray  # (pages, page_tokens, num_kv_heads, head_dim), after norm and rope
+    values: KeyArray  # (pages, page_tokens, num_kv_heads, head_dim)
     index_raw: CacheArray  # (pages, page_tokens, index_dim), before norm and rope
     index_pooled: CacheArray  # (pages, page_tokens // block_ratio, index_dim), after norm and rope
     page_tokens: int
+    # Of int8 keys and values, which stand for scale * number; index keys are float16 then.
+    key_scales: FloatArray | None = None  # (pages, page_tokens, num_kv_heads)
+    value_scales: FloatArray | None = None  # (pages, page_tokens, num_kv_heads)

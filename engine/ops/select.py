@@ -4,31 +4,52 @@ from __future__ import annotations
 
 import importlib
 import logging
+from typing import TYPE_CHECKING
 
+from engine.core import placement_hybrid
 from engine.core.errors import ConfigError, EngineError
 from engine.ops.base import Limits, Ops
 
+if TYPE_CHECKING:
+    from engine.ops.cuda_settings import CudaSettings
+
 _log = logging.getLogger(__name__)
 
-OPS_NAMES = ("auto", "reference", "host")
+OPS_NAMES = ("auto", "reference", "host", "cuda", "emulated")
 _CLASSES = {
     "reference": ("engine.ops.reference", "ReferenceOps"),
     "host": ("engine.ops.host", "HostOps"),
 }
+_DEVICES = {
+    "cuda": ("engine.device.cupy_device", "CupyDevice"),
+    "emulated": ("engine.device.emulated", "EmulatedDevice"),
+}
 
 
-def make_ops(name: str, limits: Limits) -> Ops:
-    """The named implementation; `auto` is `host` where its library loads, else `reference`.
+def make_ops(name: str, limits: Limits, settings: CudaSettings | None = None) -> Ops:
+    """The named implementation; `auto` is the fastest one that works on this machine.
+
+    Args:
+        name: of `OPS_NAMES`.
+        limits: sizes that they are made for.
+        settings: of those on a card; None for the defaults.
 
     Raises:
         ConfigError: no such implementation.
-        EngineError: `host` was asked for and its library does not load on this machine.
+        EngineError: it was asked for by name and does not work on this machine.
     """
     if name in _CLASSES:
         return _make(name, limits)
+    if name in _DEVICES:
+        return _make_on_card(name, limits, settings)
     if name != "auto":
         known = ", ".join(OPS_NAMES)
         raise ConfigError(f"There are no operations called {name!r}; use one of {known}.")
+    if placement_hybrid.GPU_ENGINE:
+        try:
+            return _make_on_card("cuda", limits, settings)
+        except (EngineError, ImportError, OSError) as error:
+            _log.warning("The graphics card is not used: %s", error)
     try:
         return _make("host", limits)
     except (EngineError, ImportError, OSError) as error:
@@ -41,4 +62,25 @@ def _make(name: str, limits: Limits) -> Ops:
     ops = getattr(importlib.import_module(module_name), class_name)(limits)
     if not isinstance(ops, Ops):
         raise TypeError(f"{class_name} is no implementation of the operations")
+    return ops
+
+
+def _make_on_card(name: str, limits: Limits, settings: CudaSettings | None) -> Ops:
+    module_name, class_name = _DEVICES[name]
+    try:
+        device = getattr(importlib.import_module(module_name), class_name)()
+        cuda = importlib.import_module("engine.ops.cuda")
+    except ImportError as error:
+        raise EngineError(
+            f"The packages for graphics cards are not installed ({error}). Run setup again, or use "
+            "the operations `host`.",
+            code="gpu_packages_missing",
+        ) from error
+    try:
+        ops = cuda.CudaOps(limits, device, settings)
+    except BaseException:
+        device.close()
+        raise
+    if not isinstance(ops, Ops):
+        raise TypeError("CudaOps is no implementation of the operations")
     return ops

@@ -1,8 +1,7 @@
-"""Rows of the n-gram table for passes to come, and what each request made the disk do.
+"""Rows of the n-gram table for passes to come.
 
 The scheduler says what is known: the next token and its drafts as soon as they are chosen, and the prompt
-that follows the chunk which is being computed. Several requests share passes, and what a pass read is
-shared out by their rows; of a single one the figures are exact.
+that follows the chunk which is being computed.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from engine.memory.ngram_table import TableFigures
 from engine.sequence.pass_parts import Part
 from engine.sequence.running_request import RunningRequest
-from engine.worker.messages import TableUse
 
 _CONTEXT_TOKENS = 8  # before the first token that is announced; n-grams are shorter
 
@@ -24,17 +21,12 @@ class RowsReader(Protocol):
     def expect(self, token_ids: Sequence[int], previous: Sequence[int]) -> None:
         """Begin to read the rows of tokens that come after others."""
 
-    @property
-    def figures(self) -> TableFigures:
-        """What has been read up to now."""
-
 
 class RowsAhead:
     """Announces tokens of running requests; without a reader it does nothing."""
 
     def __init__(self, reader: RowsReader | None) -> None:
         self._reader = reader
-        self._seen = TableFigures() if reader is None else reader.figures
 
     def window(self, request: RunningRequest, drafts: Sequence[int] = ()) -> None:
         """A request's next tokens are chosen, with drafts behind them."""
@@ -50,23 +42,6 @@ class RowsAhead:
             tokens, first = part.request.tokens, part.request.state.length + part.num_rows
             if first < len(tokens):
                 self._expect(tokens, first, tokens[first : first + most_rows])
-
-    def note(self, parts: Sequence[Part]) -> None:
-        """A pass is over: share out what was read since the last one."""
-        if self._reader is None or not parts:
-            return
-        now, before = self._reader.figures, self._seen
-        self._seen = now
-        num_rows = sum(part.num_computed for part in parts)
-        for part in parts:
-            share = part.num_computed / num_rows
-            part.request.table_use += TableUse(
-                rows=(now.rows - before.rows) * share,
-                hits=(now.hits - before.hits) * share,
-                reads=(now.reads - before.reads) * share,
-                read_bytes=(now.read_bytes - before.read_bytes) * share,
-                wait_ms=(now.wait_s - before.wait_s) * share * 1000,
-            )
 
     def _expect(self, tokens: Sequence[int], first: int, expected: Sequence[int]) -> None:
         if self._reader is not None and expected:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.disk_reads import DiskReads, difference
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.draft.drafting import RequestDrafts
 from engine.decode.logprobs import token_logprobs
@@ -16,10 +17,11 @@ from engine.decode.sampling import Sampler
 from engine.ops.token_mask import TokenMask
 from engine.sequence.session_visit import Visit
 from engine.sequence.state import SequenceState
-from engine.worker.messages import Start, TableUse, Timings, TokenLogprobs
+from engine.worker.messages import Start, Timings, TokenLogprobs
 
 FloatArray = npt.NDArray[np.float32]
 
+MOST_OF_FORM = 16  # tokens at once that an answer's form leaves no choice about
 WINDOW_ROWS = 32  # an answer's pending tokens are computed at once up to so many
 
 
@@ -51,7 +53,7 @@ class RunningRequest:
         shortage: why the request pauses: no pages are left.
         is_held: it pauses because nobody takes its tokens.
         drafts: what may come next; None = nothing is drafted.
-        table_use: what it made the n-gram table read.
+        disk: what had been read from the disk when it was admitted, and when its prompt had been read.
     """
 
     start: Start
@@ -69,7 +71,7 @@ class RunningRequest:
     shortage: str = ""
     is_held: bool = False
     drafts: RequestDrafts | None = None
-    table_use: TableUse = field(default_factory=TableUse)
+    disk: list[tuple[DiskReads, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.tokens = list(self.start.prompt)
@@ -88,6 +90,8 @@ class RunningRequest:
     def choose(self, logits: FloatArray) -> Chosen:
         """Draw the next token and add what must follow it; `logits` `[V]`.
 
+        What must follow: what the rules put in, and what the answer's form leaves no choice about.
+
         Raises:
             EngineError: there is no next token: the logits, or the answer's form, cannot be used.
         """
@@ -103,22 +107,32 @@ class RunningRequest:
                 logprobs.append(token_logprobs(logits, token_id, num_top))
         self.forced.extendleft(reversed(outcome.append))
         self.rules.drop_late(self.forced)
-        while outcome.reason is None and self.forced:
-            token_id = self.forced.popleft()
+        while outcome.reason is None:
+            if self.forced:
+                token_id = self.forced.popleft()
+                if self.constraint is not None:
+                    self.constraint.advance(token_id)
+            else:
+                # Where log-probabilities are wanted, the model is asked about every token.
+                may_follow = num_top < 0 and len(added) < MOST_OF_FORM
+                following = (
+                    self.constraint.take_forced() if self.constraint and may_follow else None
+                )
+                if following is None:
+                    break
+                token_id = following
             outcome = self.rules.accept(token_id, is_forced=True)
             self.forced.extendleft(reversed(outcome.append))
             self.rules.drop_late(self.forced)
             added.append(token_id)
             self.sampler.note(token_id)
-            if self.constraint is not None:
-                self.constraint.advance(token_id)
             if num_top >= 0:
                 logprobs.append(TokenLogprobs(token_id, 0.0))  # it was certain
         self.tokens.extend(added)
         return Chosen(tuple(added), tuple(logprobs), outcome.reason)
 
-    def timings(self, now: float) -> Timings:
-        """Counts and times up to now."""
+    def timings(self, now: float, disk: tuple[DiskReads, ...] = ()) -> Timings:
+        """Counts and times up to now; `disk` is what has been read from the disk by now."""
         first_at = self.first_token_at if self.first_token_at is not None else now
         return Timings(
             prompt_tokens=len(self.start.prompt),
@@ -129,13 +143,15 @@ class RunningRequest:
             draft_tokens=0 if self.drafts is None else self.drafts.num_offered,
             draft_accepted=0 if self.drafts is None else self.drafts.num_accepted,
             drafters=() if self.drafts is None else self.drafts.by_drafter,
-            table=self.table_use,
+            disk_prompt=difference((*self.disk[1:], disk)[0], self.disk[0]) if self.disk else (),
+            disk_answer=difference(disk, self.disk[1]) if len(self.disk) > 1 else (),
         )
 
     def _draw(self, logits: FloatArray) -> int:
         if self.constraint is None:
             return self._sample(logits)
-        return self.constraint.choose(logits, self._sample)
+        is_greedy = self.start.sampling.temperature <= 0
+        return self.constraint.choose(logits, self._sample, is_greedy=is_greedy)
 
     def _sample(self, logits: FloatArray, mask: TokenMask | None = None) -> int:
         return self.sampler.sample(logits, mask, use_penalties=not self.rules.is_in_call)

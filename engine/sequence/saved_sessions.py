@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.core.errors import EngineError
 from engine.core.files import replacing
+from engine.device.array import is_on_card
 from engine.memory.kv_pages import PageTable
 from engine.sequence.prefix_tree import Place, token_array
 from engine.sequence.rope import RopePositions
@@ -321,7 +322,8 @@ def _page_arrays(store: StateStore, page: int) -> list[Array]:
 def _write(file: BinaryIO, arrays: Sequence[Array]) -> None:
     crc = 0
     for array in arrays:
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        values = array.numpy() if is_on_card(array) else np.ascontiguousarray(array)
+        data = values.reshape(-1).view(np.uint8).data
         crc = zlib.crc32(data, crc)
         file.write(data)
     file.write(_CRC.pack(crc))
@@ -331,9 +333,12 @@ def _read(file: BinaryIO, arrays: Sequence[Array]) -> None:
     """Fill the arrays, which are contiguous."""
     crc = 0
     for array in arrays:
-        data = array.reshape(-1).view(np.uint8).data
+        values = np.empty(array.shape, array.dtype) if is_on_card(array) else array
+        data = values.reshape(-1).view(np.uint8).data
         if file.readinto(data) != array.nbytes:  # type: ignore[attr-defined]  # not in the stub
             raise SavedSessionsError("It ends too early.")
         crc = zlib.crc32(data, crc)
+        if values is not array:
+            array[...] = values
     if file.read(_CRC.size) != _CRC.pack(crc):
         raise SavedSessionsError("It is damaged.")

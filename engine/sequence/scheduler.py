@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError, ResourceError
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.draft.drafting import Computed, Drafting
@@ -94,6 +95,7 @@ class Scheduler:
         token_bytes: what a token stands for; None = thinking may be ended inside a character.
         drafting: guesses tokens, to be verified several at a time; None = nothing is guessed.
         new_sampler: makes what chooses a request's tokens.
+        disk_reads: what has been read from the disk since the model is loaded.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # parts that a caller may leave out
@@ -109,7 +111,9 @@ class Scheduler:
         token_bytes: Callable[[int], bytes] | None = None,
         drafting: Drafting | None = None,
         new_sampler: Callable[[SamplingParams], Sampler] = Sampler,
+        disk_reads: Callable[[], tuple[DiskReads, ...]] = tuple,
     ) -> None:
+        self._disk_reads = disk_reads
         self._model = model
         self._limits = limits
         self._emit = emit
@@ -156,6 +160,7 @@ class Scheduler:
             warm_sessions=warm.sessions,
             warm_tokens=warm.tokens,
             warm_bytes=warm.num_bytes,
+            disk=self._disk_reads(),
         )
 
     # -- commands; also while a pass is under way ------------------------------------------------
@@ -278,6 +283,7 @@ class Scheduler:
                 began_at=self._clock(),
                 constraint=constraint,
                 forced=forced,
+                disk=[self._disk_reads()],
             )
             self._running.append(request)
             if self._drafting is not None:
@@ -391,7 +397,6 @@ class Scheduler:
             stop = row + (1 + len(part.drafts) if part.is_last else 0)
             chosen.append(self._choose(part, result.logits[row:stop]))
             row = stop
-        self._rows_ahead.note(parts)
         self._tell_drafting(parts, firsts, chosen, result)
         for part, outcome in zip(parts, chosen, strict=True):
             part.request.visit.note(part.request.state)
@@ -413,6 +418,7 @@ class Scheduler:
             return None
         if request.first_token_at is None:
             request.first_token_at = self._clock()
+            request.disk.append(self._disk_reads())
             self._report_prompt(request, part.num_rows)
         try:
             verified = verify(request, logits, part.drafts)
@@ -555,7 +561,7 @@ class Scheduler:
         self._release(request, is_sound=reason != "error")
         for other in self._running:
             other.shortage = ""
-        timings = request.timings(self._clock())
+        timings = request.timings(self._clock(), self._disk_reads())
         if self._drafting is not None:
             self._drafting.end(request)
         self._emit(Done(request.start.request_id, reason, timings, message))

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import InputError, ResourceError
+from engine.device.array import host_copy
 from engine.memory.kv_pages import PagePool, PageTable
 from engine.ops.base import Ops
 from engine.ops.pools import DeltaPool, KvPool, PlePool
@@ -83,7 +84,10 @@ class StateStore:
 
 @dataclass(slots=True, eq=False)
 class Checkpoint:
-    """A sequence's state at one length, independent of what the sequence does afterwards."""
+    """A sequence's state at one length, independent of what the sequence does afterwards.
+
+    Its pages are where those of sequences are; the rest lies on the host.
+    """
 
     length: int
     token_tail: tuple[int, ...]
@@ -231,10 +235,8 @@ class SequenceState:
         if 0 < num_tokens < num_rows:
             if num_rows > self._store.max_window:
                 raise ValueError(f"a pass of {num_rows} tokens can be committed only as a whole")
-            for delta_weights, delta in self._store.delta:
-                self._store.ops.delta_commit(delta_weights, delta, self.slot, self.half, num_tokens)
-            for ple_weights, ple in self._store.ple:
-                self._store.ops.ple_commit(ple_weights, ple, self.slot, self.half, num_tokens)
+            store = self._store
+            store.ops.commit_states(store.delta, store.ple, self.slot, self.half, num_tokens)
         if num_tokens:
             self.half = 1 - self.half
             self.length += num_tokens
@@ -290,8 +292,8 @@ class SequenceState:
             mtp_base=self.mtp_base,
             rope=rope,
             pages=self.pages.fork(max(self.length, self.mtp_length)),
-            fixed=[view.copy() for view in self._store.fixed_arrays(self.slot, self.half)],
-            last_streams=None if self.last_streams is None else self.last_streams.copy(),
+            fixed=[host_copy(view) for view in self._store.fixed_arrays(self.slot, self.half)],
+            last_streams=None if self.last_streams is None else host_copy(self.last_streams),
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:

@@ -39,17 +39,6 @@ class EngineMetrics:
         self.drafter_accepted = Counter(
             "drafter_accepted_total", "Tokens of each drafter that were right.", "drafter"
         )
-        self.ngram_rows = Counter(
-            "ngram_rows_total", "Rows of an n-gram table on the disk that were used."
-        )
-        self.ngram_cache_hits = Counter(
-            "ngram_cache_hits_total", "Of these, rows for which nothing had to be read."
-        )
-        self.ngram_reads = Counter("ngram_reads_total", "Reads of the n-gram table's drive.")
-        self.ngram_read_bytes = Counter("ngram_read_bytes_total", "Bytes of these reads.")
-        self.ngram_wait_seconds = Counter(
-            "ngram_wait_seconds_total", "Time in which passes waited for these reads."
-        )
         self.tool_call_broken = Counter(
             "tool_call_broken_total", "Tool calls that the end of the answer cut."
         )
@@ -87,12 +76,6 @@ class EngineMetrics:
         self.generated_seconds.add(timings.generated_ms / 1000)
         self.draft_tokens.add(timings.draft_tokens)
         self.draft_accepted.add(timings.draft_accepted)
-        table = timings.table
-        self.ngram_rows.add(table.rows)
-        self.ngram_cache_hits.add(table.hits)
-        self.ngram_reads.add(table.reads)
-        self.ngram_read_bytes.add(table.read_bytes)
-        self.ngram_wait_seconds.add(table.wait_ms / 1000)
         for name, offered, accepted in timings.drafters:
             self.drafter_tokens.add(offered, name)
             self.drafter_accepted.add(accepted, name)

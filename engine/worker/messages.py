@@ -16,6 +16,7 @@ import typing
 from dataclasses import dataclass
 from typing import ClassVar
 
+from engine.core.disk_reads import DiskReads
 from engine.worker.plain_data import DataError, from_plain, to_plain
 
 # A prompt of a million tokens is 8 MB; a longer line comes from something else than our code.
@@ -251,37 +252,13 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class TableUse:
-    """What a request read of the n-gram table on the disk; fractions where requests shared passes.
-
-    `hits`: rows for which nothing was read. `reads`: of one or two pages of 4 KiB. `wait_ms`: in which
-    a pass waited for the disk.
-    """
-
-    rows: float = 0.0
-    hits: float = 0.0
-    reads: float = 0.0
-    read_bytes: float = 0.0
-    wait_ms: float = 0.0
-
-    def __add__(self, other: TableUse) -> TableUse:
-        """Both together."""
-        return TableUse(
-            self.rows + other.rows,
-            self.hits + other.hits,
-            self.reads + other.reads,
-            self.read_bytes + other.read_bytes,
-            self.wait_ms + other.wait_ms,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Timings:
     """Counts and milliseconds of one request; finite always.
 
     `generated_tokens` counts forced tokens and not the final stop id; `prompt_ms` runs from the
     request's first pass to its first token, `generated_ms` from there to its end. `drafters`: of each
-    that drafted its name, tokens that it offered, and those accepted.
+    that drafted its name, tokens that it offered, and those accepted. `disk_prompt` and `disk_answer`:
+    what the process read from the disk in these two times, for other requests too.
     """
 
     prompt_tokens: int = 0
@@ -292,7 +269,8 @@ class Timings:
     draft_tokens: int = 0
     draft_accepted: int = 0
     drafters: tuple[tuple[str, int, int], ...] = ()
-    table: TableUse = TableUse()
+    disk_prompt: tuple[DiskReads, ...] = ()
+    disk_answer: tuple[DiskReads, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +294,7 @@ class StatusReport:
 
     `warm_sessions` are conversations that can be gone on with; their checkpoints hold the states
     after `warm_tokens` tokens (those that several share counted once) in `warm_bytes` of memory.
+    `disk`: what was read since the model is loaded.
     """
 
     kind: ClassVar[str] = "status_report"
@@ -326,6 +305,7 @@ class StatusReport:
     warm_sessions: int = 0
     warm_tokens: int = 0
     warm_bytes: int = 0
+    disk: tuple[DiskReads, ...] = ()
 
 
 Message = (

@@ -37,6 +37,7 @@ from engine.worker.messages import (
     Start,
     StatusQuery,
 )
+from engine.worker.outbox import Outbox
 
 logger = logging.getLogger(__name__)
 
@@ -80,8 +81,7 @@ class Worker:
         self._scheduler: Scheduler | None = None
         self._process = psutil.Process()
         self._is_quitting = False
-        self._last_sent_at = 0.0
-        self._outbox: list[Message] = []  # of the step that is computed
+        self._outbox = Outbox(channel.send)
 
     def serve(self) -> None:
         """Handle commands and compute until `quit`.
@@ -97,7 +97,7 @@ class Worker:
                 self._obey_all()
                 if not self._is_quitting:
                     scheduler.step()
-                    self._flush()
+                    self._outbox.flush(more_comes=scheduler.has_work)
 
     def close(self) -> None:
         """Give the model's memory back."""
@@ -114,26 +114,15 @@ class Worker:
             self._obey(command)
 
     def _between_layers(self) -> None:
-        if self._outbox:
-            self._flush()
+        self._outbox.flush()
         self._obey_all()
-        is_silent = time.monotonic() - self._last_sent_at >= SIGN_OF_LIFE_S
+        is_silent = time.monotonic() - self._outbox.last_sent_at >= SIGN_OF_LIFE_S
         if is_silent and self._scheduler is not None:
             self._report_status(self._scheduler)
 
-    def _collect(self, message: Message) -> None:
-        """Send a message with the others of this step: the front wakes up once for all of them."""
-        self._outbox.append(message)
-
-    def _flush(self) -> None:
-        if self._outbox:
-            self._channel.send(*self._outbox)
-            self._outbox.clear()
-            self._last_sent_at = time.monotonic()
-
     def _send(self, message: Message) -> None:
-        self._collect(message)
-        self._flush()
+        self._outbox.add(message)
+        self._outbox.flush()
 
     def _report_status(self, scheduler: Scheduler) -> None:
         self._send(scheduler.status(self._process.memory_info().rss))
@@ -148,7 +137,7 @@ class Worker:
                     self._scheduler.close()
                     if self._loaded is not None:
                         self._loaded.save()
-                    self._flush()
+                    self._outbox.flush()
             case Start() | Cancel() | Force() | Hold() | StatusQuery() if (
                 self._scheduler is not None
             ):
@@ -162,10 +151,10 @@ class Worker:
         match command:
             case Start():
                 scheduler.submit(command)
-                self._flush()  # a request that can not run ends at once
+                self._outbox.flush()  # a request that can not run ends at once
             case Cancel(request_id):
                 scheduler.cancel(request_id)
-                self._flush()
+                self._outbox.flush()
             case Force(request_id, token_ids):
                 scheduler.force(request_id, token_ids)
             case Hold(request_id, is_held):
@@ -192,7 +181,7 @@ class Worker:
         self._scheduler = Scheduler(
             self._loaded.model,
             self._loaded.limits,
-            emit=self._collect,
+            emit=self._outbox.add,
             between_layers=self._between_layers,
             sessions=self._loaded.sessions,
             constrain=lambda start: AnswerConstraint(start, vocabulary.get()),

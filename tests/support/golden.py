@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from engine.device.array import host_copy
 from engine.gguf.reader import GgufFile
 from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
@@ -23,11 +24,15 @@ from engine.ops.base import Ops
 from engine.ops.select import make_ops
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted, PassResult
 from engine.sequence.state import SequenceState
+from tests.support.plain_launches import plain_ops
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 FLOAT_CASES = ("full", "nople", "odd")
 QUANTISED_CASES = ("quant-Q4_K_M", "quant-Q2_0", "quant-IQ2_XS")
-OPS_NAMES = ("reference", "host")
+CPU_OPS_NAMES = ("reference", "host")
+# `plain` are the CUDA operations with the reference's in the place of kernels; `emulated` have the kernels.
+OPS_NAMES = (*CPU_OPS_NAMES, "plain", pytest.param("emulated", marks=pytest.mark.slow))
+_EXACT_OPS = ("reference", "plain")
 
 # Largest differences of logits and of probed values in float models (logits have a deviation of 1).
 REFERENCE_BOUND = 5e-5
@@ -52,6 +57,8 @@ def make_golden_ops(name: str, limits: ModelLimits) -> Ops:
     """Operations by name; skips the test when they do not exist yet."""
     if name == "host" and importlib.util.find_spec("engine.ops.host") is None:
         pytest.skip("the host operations are not written yet")
+    if name == "plain":
+        return plain_ops(limits.for_ops())
     return make_ops(name, limits.for_ops())
 
 
@@ -122,7 +129,7 @@ def _log_softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
 
 def bound(ops_name: str) -> float:
     """Largest difference of values inside a float model."""
-    return REFERENCE_BOUND if ops_name == "reference" else HOST_BOUND
+    return REFERENCE_BOUND if ops_name in _EXACT_OPS else HOST_BOUND
 
 
 def assert_logits(
@@ -130,7 +137,7 @@ def assert_logits(
 ) -> None:
     """Compare logits within the bounds of these operations."""
     assert np.isfinite(got).all()
-    if ops_name == "reference":
+    if ops_name in _EXACT_OPS:
         assert np.abs(got - wanted).max() < REFERENCE_BOUND
         return
     kind = "quantised" if case in QUANTISED_CASES else "float"
@@ -154,11 +161,29 @@ class RecordingOps(Ops):
     def matrix(self, tensor):
         return self.inner.matrix(tensor)
 
+    def table(self, tensor):
+        return self.inner.table(tensor)
+
     def vector(self, tensor):
         return self.inner.vector(tensor)
 
     def zeros(self, shape, dtype=np.float32):
         return self.inner.zeros(shape, dtype)
+
+    def host_arrays(self, *parts):
+        return self.inner.host_arrays(*parts)
+
+    def finish_loading(self, layers, draft):
+        self.inner.finish_loading(layers, draft)
+
+    def begin_pass(self, plan):
+        self.inner.begin_pass(plan)
+
+    def synchronize(self):
+        self.inner.synchronize()
+
+    def take_rows(self, source, rows, out):
+        self.inner.take_rows(source, rows, out)
 
     def gather_rows(self, table, rows, out):
         if rows.ndim == 2:
@@ -179,10 +204,10 @@ class RecordingOps(Ops):
 
     def hc_mix(self, weights, streams, x, inject):
         self.inner.hc_mix(weights, streams, x, inject)
-        self.mixes.append((x.copy(), None if inject is None else inject.copy()))
+        self.mixes.append((host_copy(x), None if inject is None else host_copy(inject)))
 
     def hc_combine(self, streams, inject, y):
-        self.outputs.append(y.copy())
+        self.outputs.append(host_copy(y))
         self.inner.hc_combine(streams, inject, y)
 
     def delta_mix(self, weights, pool, plan, qkv, z, alpha, beta, out):
@@ -201,7 +226,7 @@ class RecordingOps(Ops):
 
     def route(self, weights, x, expert_ids, expert_weights):
         self.inner.route(weights, x, expert_ids, expert_weights)
-        self.expert_ids.append(expert_ids.copy())
+        self.expert_ids.append(host_copy(expert_ids))
 
     def experts(self, weights, x, expert_ids, expert_weights, out):
         self.inner.experts(weights, x, expert_ids, expert_weights, out)
@@ -214,6 +239,9 @@ class RecordingOps(Ops):
 
     def ple_commit(self, weights, pool, slot, half, num_tokens):
         self.inner.ple_commit(weights, pool, slot, half, num_tokens)
+
+    def commit_states(self, delta, ple, slot, half, num_tokens):
+        self.inner.commit_states(delta, ple, slot, half, num_tokens)
 
     def close(self):
         self.inner.close()

@@ -22,7 +22,7 @@ from engine.server.mcp.turns import Call, Transcript, Turn
 from engine.server.prepared import prepare
 from engine.server.steps import Began, ChoiceEnd, Delta, GenerationPlan, Step, ToolEvent
 from engine.text.output_rules import ANY_TOOL, CallMode, ToolChoice
-from engine.worker.messages import TableUse, Timings
+from engine.worker.messages import Timings
 
 if TYPE_CHECKING:
     from engine.server.mcp.connection import McpConnection
@@ -64,7 +64,6 @@ class _Total:
                 generated_ms=sum(timing.generated_ms for timing in self.timings),
                 draft_tokens=sum(timing.draft_tokens for timing in self.timings),
                 draft_accepted=sum(timing.draft_accepted for timing in self.timings),
-                table=sum((timing.table for timing in self.timings), TableUse()),
             ),
         )
 

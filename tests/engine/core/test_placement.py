@@ -148,7 +148,7 @@ def test_warm_conversations_get_a_share_of_what_is_free(header: ModelHeader) -> 
 def test_caches_beyond_all_memory_are_refused_before_loading(header: ModelHeader) -> None:
     small = machine(0.1, 0.05)
     placement = place_on_cpu(small, header, RunConfig())
-    with pytest.raises(ResourceError, match=r"Lower context .* parallel"):
+    with pytest.raises(ResourceError, match=r"lower context .* parallel"):
         require_private_memory(placement, small)
     require_private_memory(placement, machine())
 

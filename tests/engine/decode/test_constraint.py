@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+import engine.decode.call_form as call_form_module
+import engine.decode.constraint as constraint_module
 from engine.core.config import BUNDLED_MODEL
 from engine.core.gguf_header import read_model_header
 from engine.decode.constraint import AnswerConstraint
@@ -331,6 +333,66 @@ def test_special_tokens_never_stand_in_a_raw_value(bench: Bench):
     ids = bench.answer(bench.start(WRITE), tilt, limit=100)
     assert len(special)
     assert not set(ids[len(wanted) :]) & set(special.tolist())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_found_without_a_mask_is_what_the_mask_would_say(
+    bench: Bench, seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Logits that want what is mostly allowed, an early end, special tokens, and nonsense."""
+    start = bench.start(
+        *((TRIP, PING) if seed % 2 else ()),
+        choice=REQUIRED if seed % 2 else ANY_TOOL,
+        form=FREE_TEXT if seed % 2 else json_schema(DOCUMENT),
+        is_parallel=seed % 3 == 0,
+    )
+    num_unmasked = 0
+
+    def noted(logits: Logits, mask: TokenMask | None) -> int:
+        nonlocal num_unmasked
+        num_unmasked += mask is None
+        return largest(logits, mask)
+
+    def answer() -> list[int]:
+        constraint, random = bench.constraint(start), np.random.default_rng(seed)
+        ids: list[int] = []
+        while len(ids) < 200 and (not ids or ids[-1] not in start.stop_ids):
+            logits = random.normal(size=bench.tokenizer.vocab_size + 64).astype(np.float32)
+            logits[random.choice(len(logits), 3)] += 6
+            for text in ('"', '":', "a", "1", "}", "\n"):  # what a form often wants
+                logits[bench.ids(text)[0]] += random.random() * 6
+            logits[list(start.stop_ids)] += random.random() * 6
+            ids.append(constraint.choose(logits, noted, is_greedy=True))
+        return ids
+
+    quick = answer()
+    assert num_unmasked
+    for kind in (constraint_module._Document, call_form_module._Words):
+        monkeypatch.setattr(kind, "is_strict", False)
+    num_unmasked = 0
+    assert answer() == quick
+    assert not num_unmasked
+
+
+def test_tokens_that_must_come_are_taken_without_logits(bench: Bench):
+    start = bench.start(PING, choice=REQUIRED, is_parallel=False)
+    constraint = bench.constraint(start)
+    logits = np.zeros(bench.tokenizer.vocab_size, np.float32)
+    ids = [constraint.choose(logits, largest)]
+    while (token_id := constraint.take_forced()) is not None:
+        ids.append(token_id)
+    assert bench.text(ids).startswith("<tool_call>\n<function=ping>\n</function>")
+
+
+def test_what_may_end_is_not_forced_to_go_on(bench: Bench):
+    cursor = GrammarCursor(bench.vocabulary.matcher('start: "river bank" (" of a town")?'))
+    first = cursor.forced()
+    assert bench.text(first) == "river bank"
+    for token_id in first:
+        behind = cursor.read([token_id])
+        assert behind is not None
+        cursor = behind
+    assert cursor.forced() == []
 
 
 # -- documents -----------------------------------------------------------------------------------

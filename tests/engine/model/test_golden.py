@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine.core.model_config import LayerKind
+from engine.device.array import host_copy
 from engine.model.trunk import Model
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from engine.sequence.state import SequenceState
@@ -44,7 +45,7 @@ class ProbedRun:
             except StopIteration as end:
                 self.logits = end.value.logits
                 break
-            self.streams.append(self.model.workspace_rows(len(self.tokens)).streams.copy())
+            self.streams.append(host_copy(self.model.workspace_rows(len(self.tokens)).streams))
 
     def assert_close(self, got: np.ndarray, name: str, index: int) -> None:
         wanted = self.golden[name][index]
@@ -158,7 +159,7 @@ def assert_states(
             continue
         pages = next(kv)
         for name, cache in (("k", pages.keys), ("v", pages.values), ("ik", pages.index_raw)):
-            stored = cache[sequence.pages.pages]  # (pages, page_tokens, ...)
+            stored = host_copy(cache)[sequence.pages.pages]  # (pages, page_tokens, ...)
             rows = stored.reshape(-1, *stored.shape[2:])[sequence.length - 8 : sequence.length]
             close(rows, f"state_{name}_{layer_idx}")
     if "state_ple_ctx" in golden:

@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from tests.support.gguf_fuzz import fuzz
-from tests.support.golden import GOLDEN, OPS_NAMES
+from tests.support.golden import CPU_OPS_NAMES, GOLDEN
 from tests.support.model_fuzz import run_in_child
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ def test_2000_mutated_files_load_or_are_refused_in_one_sentence():
     assert outcomes["model_file"] >= 30, outcomes  # refused by the model, not by the header
 
 
-@pytest.mark.parametrize("ops_name", OPS_NAMES)
+@pytest.mark.parametrize("ops_name", CPU_OPS_NAMES)
 def test_2000_models_of_wild_content_load_or_are_refused_in_one_sentence(ops_name):
     if ops_name == "host" and importlib.util.find_spec("engine.ops.host") is None:
         pytest.skip("the host operations are not written yet")

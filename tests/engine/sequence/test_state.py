@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine.core.errors import InputError, ResourceError
+from engine.device.array import host_copy
 from engine.model.trunk import Model
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from engine.sequence.state import SequenceState
@@ -22,18 +23,18 @@ def tokens_of(case: str) -> list[int]:
 
 def state_bits(model: Model, sequence: SequenceState) -> list[np.ndarray]:
     """Copies of everything that a sequence remembers, down to its length."""
-    parts = [a.copy() for a in model.store.fixed_arrays(sequence.slot, sequence.half)]
+    parts = [host_copy(a) for a in model.store.fixed_arrays(sequence.slot, sequence.half)]
     n = sequence.length
     for pool in model.store.kv:
         for cache in (pool.keys, pool.values, pool.index_raw):
-            stored = cache[sequence.pages.pages]
+            stored = host_copy(cache)[sequence.pages.pages]
             parts.append(stored.reshape(-1, *stored.shape[2:])[:n].copy())
-        stored = pool.index_pooled[sequence.pages.pages]
+        stored = host_copy(pool.index_pooled)[sequence.pages.pages]
         num_blocks = n // model.config.block_ratio
         parts.append(stored.reshape(-1, stored.shape[-1])[:num_blocks].copy())
     parts.append(np.array([n, *sequence.token_tail, len(sequence.rope), sequence.rope.next]))
     if sequence.last_streams is not None:
-        parts.append(sequence.last_streams.copy())
+        parts.append(host_copy(sequence.last_streams))
     return parts
 
 

@@ -1,6 +1,7 @@
 """Drafts on the bundled model: the same tokens as without, whatever is drafted."""
 
 import itertools
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,14 @@ from engine.decode.constraint import AnswerConstraint
 from engine.decode.grammar_vocabulary import GrammarVocabulary
 from engine.text.events import ToolSpec
 from engine.text.grammar import answer_grammar
-from engine.text.output_rules import FREE_TEXT, CallMode, ToolChoice
+from engine.text.output_rules import (
+    ANY_TOOL,
+    FREE_TEXT,
+    CallMode,
+    FormatKind,
+    ResponseFormat,
+    ToolChoice,
+)
 from engine.text.tokenizer import Tokenizer
 from engine.worker.answer_limits import ordered_stop_ids, with_call_rules
 from engine.worker.loading import load_model
@@ -132,6 +140,57 @@ def test_constrained_answers_are_the_same_with_drafts(loaded, tokenizer):
     for name in ("both", "head", "lookup"):
         got, _ = answers_of(loaded, asked, named_drafting(loaded, name), constrain=constrain)
         assert got == wanted
+
+
+def test_tokens_that_a_form_forces_come_together_and_are_those_that_come_one_by_one(
+    loaded, tokenizer
+):
+    """With log-probabilities the model is asked about each token, without them it is not."""
+    schema = {
+        "type": "array",
+        "minItems": 4,
+        "items": {
+            "type": "object",
+            "properties": {"kindness": {"type": "boolean"}, "temperature": {"enum": ["warm"]}},
+            "required": ["kindness", "temperature"],
+        },
+    }
+    form = ResponseFormat(FormatKind.JSON_SCHEMA, schema)
+    constraint = answer_grammar([], ANY_TOOL, form).constraint
+    vocabulary = GrammarVocabulary(tokenizer)
+    prompt, stops = chat(tokenizer, "A list."), ordered_stop_ids(tokenizer)
+
+    def constrain(start):
+        return AnswerConstraint(start, vocabulary)
+
+    for temperature, max_tokens in itertools.product((0.0, 1.0), (30, 31, 32, 80)):
+        sampling = SamplingParams(temperature=temperature, seed=3)
+        quick = Start("r", prompt, max_tokens, stops, sampling, constraint=constraint)
+        slow = replace(quick, sampling=replace(sampling, top_logprobs=0))
+        with watched_passes(loaded.model) as passes:
+            got, ends = answers_of(loaded, [quick], constrain=constrain)
+            num_quick = len(passes)
+            wanted, slow_ends = answers_of(loaded, [slow], constrain=constrain)
+        assert got == wanted
+        assert ends["r"].reason == slow_ends["r"].reason
+        assert num_quick < 0.9 * (len(passes) - num_quick)
+
+
+@contextmanager
+def watched_passes(model):
+    """The number of rows of each pass."""
+    passes = []
+    layers = model.layers
+
+    def noted(batch, *more):
+        passes.append(batch.num_rows)
+        return layers(batch, *more)
+
+    model.layers = noted
+    try:
+        yield passes
+    finally:
+        del model.layers
 
 
 def test_a_further_turn_goes_on_from_what_drafts_left(loaded, tokenizer):

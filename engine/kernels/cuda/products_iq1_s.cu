@@ -1,0 +1,11 @@
+// Products of IQ1_S matrices.
+#include "products_all.cuh"
+
+QUANTISED_PRODUCTS(iq1_s, FormatIQ1_S)
+EXPORT(product_iq1_s_r1)
+EXPORT(product_iq1_s_r2)
+EXPORT(product_iq1_s_r4)
+EXPORT(product_iq1_s_r8)
+EXPORT(product_iq1_s_r16)
+EXPORT(product_iq1_s_many)
+EXPORT(gather_iq1_s)

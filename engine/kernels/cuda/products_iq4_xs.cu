@@ -1,0 +1,11 @@
+// Products of IQ4_XS matrices.
+#include "products_all.cuh"
+
+QUANTISED_PRODUCTS(iq4_xs, FormatIQ4_XS)
+EXPORT(product_iq4_xs_r1)
+EXPORT(product_iq4_xs_r2)
+EXPORT(product_iq4_xs_r4)
+EXPORT(product_iq4_xs_r8)
+EXPORT(product_iq4_xs_r16)
+EXPORT(product_iq4_xs_many)
+EXPORT(gather_iq4_xs)

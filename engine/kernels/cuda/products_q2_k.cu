@@ -1,0 +1,11 @@
+// Products of Q2_K matrices.
+#include "products_all.cuh"
+
+QUANTISED_PRODUCTS(q2_k, FormatQ2_K)
+EXPORT(product_q2_k_r1)
+EXPORT(product_q2_k_r2)
+EXPORT(product_q2_k_r4)
+EXPORT(product_q2_k_r8)
+EXPORT(product_q2_k_r16)
+EXPORT(product_q2_k_many)
+EXPORT(gather_q2_k)

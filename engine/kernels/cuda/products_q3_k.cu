@@ -1,0 +1,11 @@
+// Products of Q3_K matrices.
+#include "products_all.cuh"
+
+QUANTISED_PRODUCTS(q3_k, FormatQ3_K)
+EXPORT(product_q3_k_r1)
+EXPORT(product_q3_k_r2)
+EXPORT(product_q3_k_r4)
+EXPORT(product_q3_k_r8)
+EXPORT(product_q3_k_r16)
+EXPORT(product_q3_k_many)
+EXPORT(gather_q3_k)

@@ -1,0 +1,11 @@
+// Products of Q5_K matrices.
+#include "products_all.cuh"
+
+QUANTISED_PRODUCTS(q5_k, FormatQ5_K)
+EXPORT(product_q5_k_r1)
+EXPORT(product_q5_k_r2)
+EXPORT(product_q5_k_r4)
+EXPORT(product_q5_k_r8)
+EXPORT(product_q5_k_r16)
+EXPORT(product_q5_k_many)
+EXPORT(gather_q5_k)

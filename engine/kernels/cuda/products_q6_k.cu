@@ -1,0 +1,11 @@
+// Products of Q6_K matrices.
+#include "products_all.cuh"
+
+QUANTISED_PRODUCTS(q6_k, FormatQ6_K)
+EXPORT(product_q6_k_r1)
+EXPORT(product_q6_k_r2)
+EXPORT(product_q6_k_r4)
+EXPORT(product_q6_k_r8)
+EXPORT(product_q6_k_r16)
+EXPORT(product_q6_k_many)
+EXPORT(gather_q6_k)

@@ -1,0 +1,11 @@
+// Products of Q8_0 matrices.
+#include "products_all.cuh"
+
+QUANTISED_PRODUCTS(q8_0, FormatQ8_0)
+EXPORT(product_q8_0_r1)
+EXPORT(product_q8_0_r2)
+EXPORT(product_q8_0_r4)
+EXPORT(product_q8_0_r8)
+EXPORT(product_q8_0_r16)
+EXPORT(product_q8_0_many)
+EXPORT(gather_q8_0)

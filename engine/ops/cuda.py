@@ -1,0 +1,412 @@
+"""The operations on an NVIDIA card, by the kernels of `engine/kernels/cuda`; what it lacks is the CPU's.
+
+Arrays that operations made (`zeros`, `vector`) are `DeviceArray`s; those of `host_arrays` are numpy
+arrays in pinned memory, which the card reads and writes by itself. Calls put work into one stream and
+return; `synchronize` waits. Tables (embedding, n-grams) stay on the host, which gathers their rows;
+stacked experts lie on the host too, with copies of the wanted ones on the card (`cuda_experts.py`).
+What the operations compute is said in `engine/ops/base.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.core.errors import ModelFileError
+from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
+from engine.device.base import Device
+from engine.gguf.reader import Tensor
+from engine.ops.base import FloatArray, IntArray, Limits, Ops, no_kernel_message
+from engine.ops.cuda_experts import CudaExperts
+from engine.ops.cuda_host_arrays import HostArrays
+from engine.ops.cuda_launch import Launcher
+from engine.ops.cuda_launches import Launches, make_launches
+from engine.ops.cuda_matrix import CudaMatrix, cuda_matrix
+from engine.ops.cuda_recording import CudaRecording, Steps
+from engine.ops.cuda_settings import CudaSettings
+from engine.ops.host import HOST_FORMATS, HostOps
+from engine.ops.host_draw import DrawSettings, HostDraw
+from engine.ops.plan import PassPlan
+from engine.ops.pools import DeltaPool, KvPool, PlePool
+from engine.ops.recording import Part, Recording
+from engine.ops.weights import (
+    AttentionWeights,
+    DeltaWeights,
+    HyperConnectionWeights,
+    Matrix,
+    MoeWeights,
+    PleWeights,
+)
+
+_log = logging.getLogger(__name__)
+
+_MOST_PLANS = 128  # views of plans on the card that are kept
+
+
+class CudaOps(Ops):
+    """The operations of one engine on one card; for one calling thread at a time.
+
+    Attributes:
+        device: the card; it is closed with the operations.
+        host: the host operations that share the work.
+        experts: where the experts are and who computes them.
+        num_threads: of the host operations.
+    """
+
+    name = "cuda"
+
+    def __init__(
+        self,
+        limits: Limits,
+        device: Device,
+        settings: CudaSettings | None = None,
+        launches: Callable[[Launcher, Limits], Launches] = make_launches,
+    ) -> None:
+        """Load the kernels and start the CPU's threads.
+
+        Args:
+            limits: sizes; `threads` are those of the host operations.
+            device: the card.
+            settings: of caches and sharing.
+            launches: makes what puts kernels into the stream.
+
+        Raises:
+            ResourceError: card or CPU cannot be used.
+        """
+        self.device = device
+        self.limits = limits
+        self.settings = CudaSettings() if settings is None else settings
+        self._closed = False
+        self.host = HostOps(limits)
+        self.num_threads = self.host.num_threads
+        device.load_kernels()
+        self._launcher = Launcher(device)
+        self._space = self._launcher.space
+        self._steps = Steps(self._launcher.stream)
+        self._host_arrays = HostArrays(self._space)
+        self._launches = launches(self._launcher, limits)
+        self.moe_work = CudaExperts(
+            self._launcher,
+            self._launches.products,
+            self._host_arrays,
+            self.host,
+            self._steps,
+            self.settings,
+        )
+        self._plans: dict[int, tuple[PassPlan, PassPlan]] = {}
+        self._staged: dict[
+            tuple[int, tuple[int, ...]], AnyArray
+        ] = {}  # rows of tables on their way
+
+    @property
+    def isa(self) -> str:
+        """What the kernels were compiled for, such as `sm_89`."""
+        major, minor = self.device.info.capability
+        return f"sm_{major}{minor}"
+
+    # -- weights and arrays ----------------------------------------------------------------------
+
+    def matrix(self, tensor: Tensor) -> Matrix:
+        """Handle of a 2-D tensor, copied to the card, or of stacked experts, which stay.
+
+        Raises:
+            ModelFileError: there are no kernels for its format.
+            DeviceMemoryError: the card has no room for it.
+        """
+        _check_format(tensor)
+        return CudaMatrix(tensor, self._space if len(tensor.shape) == 2 else None)
+
+    def table(self, tensor: Tensor) -> Matrix:
+        """Handle of a table, which stays on the host."""
+        _check_format(tensor)
+        return CudaMatrix(tensor, None)
+
+    def row_table(self, table: RowTable) -> Matrix:
+        """Handle of a table on the disk, which the host's operations read."""
+        return CudaRowTable(self.host.row_table(table))
+
+    def vector(self, tensor: Tensor) -> FloatArray:
+        """The tensor's values on the card."""
+        return _as_numpy(self._space.upload(super().vector(tensor)))
+
+    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
+        """A `DeviceArray`."""
+        return _as_numpy(self._space.zeros(shape, dtype))
+
+    def host_arrays(self, *parts: tuple[tuple[int, ...], npt.DTypeLike]) -> list[npt.NDArray[Any]]:
+        """Pinned arrays of one block."""
+        return self._host_arrays.new_block(parts)
+
+    def finish_loading(self, layers: Sequence[MoeWeights], draft: Sequence[MoeWeights]) -> None:
+        """Take what is left of the card's memory for experts, and copy those that fit."""
+        num_bytes = self.settings.cache_bytes
+        if num_bytes is None:
+            self._launches.reserve(self.limits)
+            self._space.drop_kept()
+            num_bytes = self.device.free_bytes() - self.settings.reserve_bytes
+        self.moe_work.prepare([*layers, *draft], len(draft), num_bytes)
+
+    # -- passes ----------------------------------------------------------------------------------
+
+    def begin_pass(self, plan: PassPlan) -> None:
+        """Send the plan to the card."""
+        self._steps.host(self.moe_work.begin_pass)
+        self._host_arrays.upload_block(plan.token_ids)
+
+    def synchronize(self) -> None:
+        """Wait for the card."""
+        self._launcher.stream.synchronize()
+
+    def record(self, parts: Sequence[Part], keep: Sequence[object]) -> Recording:
+        """The parts as graphs, with what the host does between them."""
+        return CudaRecording(self._steps, parts, keep, self._generation)
+
+    def _generation(self) -> int:
+        memory = self.moe_work.memory
+        return 0 if memory is None else memory.generation
+
+    def _plan(self, plan: PassPlan) -> PassPlan:
+        """The plan's arrays on the card."""
+        known = self._plans.get(id(plan))
+        if known is not None and known[0] is plan:
+            return known[1]
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        arrays = [self._host_arrays.mirror(getattr(plan, field.name)) for field in fields(plan)]
+        mirrored = PassPlan(*(_as_numpy(array) for array in arrays))
+        self._plans[id(plan)] = (plan, mirrored)
+        return mirrored
+
+    def new_draw(self, settings: DrawSettings) -> HostDraw | None:
+        """Tokens are drawn on the host, where the logits arrive."""
+        return self.host.new_draw(settings)
+
+    def close(self) -> None:
+        """Give the card's memory and the CPU's threads back; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self.device.synchronize()
+        self.moe_work.close()
+        self._launcher.release()
+        self._host_arrays.close()
+        self.host.close()
+        self.device.close()
+
+    def commit_states(
+        self,
+        delta: Sequence[tuple[DeltaWeights, DeltaPool]],
+        ple: Sequence[tuple[PleWeights, PlePool]],
+        slot: int,
+        half: int,
+        num_tokens: int,
+    ) -> None:
+        """All layers in a few launches."""
+        commit = (slot, half, num_tokens)
+        if delta:  # the layers of a model have the same sizes
+            weights = delta[0][0]
+            self._launches.delta.delta_commits(weights, [pool for _, pool in delta], [commit])
+        for weights_of_layer, pool in ple:
+            self._launches.ple.ple_commits(weights_of_layer, pool, [commit])
+
+    # -- plain operations ------------------------------------------------------------------------
+
+    def gather_rows(self, table: Matrix, rows: npt.NDArray[np.int64], out: FloatArray) -> None:
+        """Gather on the host, where the table is, and send the rows."""
+        target = on_card(out)
+        staged = self._staged.get((target.address, target.shape))
+        if staged is None:
+            (staged,) = self._host_arrays.new_block([(target.shape, np.float32)])
+            self._staged[target.address, target.shape] = staged
+        values, source = staged, cuda_matrix(table).host
+        self._steps.host(lambda: self.host.gather_rows(source, rows, cast("FloatArray", values)))
+        self._launcher.stream.upload(target.address, values)
+
+    def fill_streams(self, x: FloatArray, streams: FloatArray) -> None:
+        """`streams[:, s] = x`."""
+        self._launches.streams.fill_streams(on_card(x), on_card(streams))
+
+    def add_to_streams(self, x: FloatArray, streams: FloatArray) -> None:
+        """`streams[:, s] += x`."""
+        self._launches.streams.add_to_streams(on_card(x), on_card(streams))
+
+    def take_rows(self, source: FloatArray, rows: IntArray, out: FloatArray) -> None:
+        """Copies of runs of neighbouring rows."""
+        values, target = on_card(source), on_card(out)
+        first = 0
+        for stop in range(1, len(rows) + 1):
+            if stop == len(rows) or rows[stop] != rows[stop - 1] + 1:
+                target[first:stop] = values[int(rows[first]) : int(rows[stop - 1]) + 1]
+                first = stop
+
+    def rms_norm(self, x: FloatArray, weight: FloatArray, eps: float, out: FloatArray) -> None:
+        """`out = rms(x; weight)`."""
+        self._launches.streams.rms_norm(on_card(x), on_card(weight), eps, on_card(out))
+
+    def matmul(self, matrices: Sequence[Matrix], x: FloatArray, outs: Sequence[FloatArray]) -> None:
+        """`outs[m] = x @ matrices[m].T`; results in host arrays are sent there."""
+        targets = [self._target(index, out) for index, out in enumerate(outs)]
+        self._launches.products.matmul(matrices, on_card(x), targets)
+        for out, target in zip(outs, targets, strict=True):
+            if not is_on_card(out):
+                self._launcher.stream.download(out, target.address)
+
+    def _target(self, index: int, out: FloatArray) -> DeviceArray:
+        if is_on_card(out):
+            return on_card(out)
+        address = self._launcher.scratch(f"matmul_out_{index}", out.nbytes)
+        return DeviceArray(self._space, address, out.shape, out.dtype, None)
+
+    # -- residual streams ------------------------------------------------------------------------
+
+    def hc_mix(
+        self,
+        weights: HyperConnectionWeights,
+        streams: FloatArray,
+        x: FloatArray,
+        inject: FloatArray | None,
+    ) -> None:
+        """Gated residual mix."""
+        injected = None if inject is None else on_card(inject)
+        self._launches.streams.hc_mix(weights, on_card(streams), on_card(x), injected)
+
+    def hc_combine(self, streams: FloatArray, inject: FloatArray, y: FloatArray) -> None:
+        """`streams[r, s] += inject[r, s] * y[r]`."""
+        self._launches.streams.hc_combine(on_card(streams), on_card(inject), on_card(y))
+
+    # -- Gated DeltaNet --------------------------------------------------------------------------
+
+    def delta_mix(
+        self,
+        weights: DeltaWeights,
+        pool: DeltaPool,
+        plan: PassPlan,
+        qkv: FloatArray,
+        z: FloatArray,
+        alpha: FloatArray,
+        beta: FloatArray,
+        out: FloatArray,
+    ) -> None:
+        """Convolution, gates, delta rule, gated norm."""
+        arrays = (on_card(array) for array in (qkv, z, alpha, beta, out))
+        self._launches.delta.delta_mix(weights, pool, self._plan(plan), *arrays)
+
+    def delta_commit(
+        self, weights: DeltaWeights, pool: DeltaPool, slot: int, half: int, num_tokens: int
+    ) -> None:
+        """The state after only the first tokens of the last pass, into the other half."""
+        self._launches.delta.delta_commits(weights, [pool], [(slot, half, num_tokens)])
+
+    # -- sparse attention ------------------------------------------------------------------------
+
+    def attention_append(
+        self,
+        weights: AttentionWeights,
+        pool: KvPool,
+        plan: PassPlan,
+        k: FloatArray,
+        v: FloatArray,
+        index_k: FloatArray,
+    ) -> None:
+        """Keys, values and index keys into the pages; completed blocks pooled."""
+        arrays = (on_card(array) for array in (k, v, index_k))
+        self._launches.attention.attention_append(weights, pool, self._plan(plan), *arrays)
+
+    def attention(
+        self,
+        weights: AttentionWeights,
+        pool: KvPool,
+        plan: PassPlan,
+        q: FloatArray,
+        index_q: FloatArray,
+        out: FloatArray,
+        selected: IntArray | None = None,
+    ) -> None:
+        """Choose blocks, attend to them and to the tail, gate."""
+        chosen = None
+        if selected is not None:
+            on_it = is_on_card(selected)
+            chosen = on_card(selected) if on_it else self._space.empty(selected.shape, np.int32)
+        self._launches.attention.attention(
+            weights, pool, self._plan(plan), on_card(q), on_card(index_q), on_card(out), chosen
+        )
+        if selected is not None and chosen is not None and not is_on_card(selected):
+            selected[...] = chosen.numpy()  # for looking at it; passes do not ask
+
+    # -- experts ---------------------------------------------------------------------------------
+
+    def route(
+        self, weights: MoeWeights, x: FloatArray, expert_ids: IntArray, expert_weights: FloatArray
+    ) -> None:
+        """Softmax, top-k, renormalise."""
+        self._launches.products.route(
+            weights, on_card(x), on_card(expert_ids), on_card(expert_weights)
+        )
+
+    def experts(
+        self,
+        weights: MoeWeights,
+        x: FloatArray,
+        expert_ids: IntArray,
+        expert_weights: FloatArray,
+        out: FloatArray,
+    ) -> None:
+        """Weighted sum of the chosen experts."""
+        arrays = (on_card(array) for array in (x, expert_ids, expert_weights, out))
+        self.moe_work.experts(weights, *arrays)
+
+    def shared_expert(self, weights: MoeWeights, x: FloatArray, out: FloatArray) -> None:
+        """Add the gated shared expert."""
+        self.moe_work.shared_expert(weights, on_card(x), on_card(out))
+
+    def moe(
+        self,
+        weights: MoeWeights,
+        x: FloatArray,
+        expert_ids: IntArray,
+        expert_weights: FloatArray,
+        out: FloatArray,
+    ) -> None:
+        """Route, experts and shared expert, on both processors at once."""
+        arrays = (on_card(array) for array in (x, expert_ids, expert_weights, out))
+        self.moe_work.moe(weights, *arrays)
+
+    # -- n-gram layer ----------------------------------------------------------------------------
+
+    def ple_mix(
+        self,
+        weights: PleWeights,
+        pool: PlePool,
+        plan: PassPlan,
+        key: FloatArray,
+        value: FloatArray,
+        streams: FloatArray,
+    ) -> None:
+        """Gate the n-gram value into the streams and add its dilated convolution."""
+        arrays = (on_card(array) for array in (key, value, streams))
+        self._launches.ple.ple_mix(weights, pool, self._plan(plan), *arrays)
+
+    def ple_commit(
+        self, weights: PleWeights, pool: PlePool, slot: int, half: int, num_tokens: int
+    ) -> None:
+        """The convolution history after only the first tokens of the last pass."""
+        self._launches.ple.ple_commits(weights, pool, [(slot, half, num_tokens)])
+
+
+def _as_numpy(array: DeviceArray) -> npt.NDArray[Any]:
+    """The array as the contract's types call it: models use only what both kinds of arrays have."""
+    return cast("npt.NDArray[Any]", array)
+
+
+def _check_format(tensor: Tensor) -> None:
+    if tensor.type not in HOST_FORMATS:  # the same formats on the card
+        raise ModelFileError(
+            no_kernel_message(tensor.name, tensor.type.name),
+            code="no_kernel",
+            params={"name": tensor.name, "type": tensor.type.name},
+        )

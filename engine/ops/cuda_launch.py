@@ -1,0 +1,74 @@
+"""Putting kernels into the stream of an engine's operations: kernels by name, scratch memory.
+
+What the launch modules (`cuda_products.py`, `cuda_mixers.py`, ...) know of the card.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from engine.device.array import ArraySpace, DeviceArray
+from engine.device.base import Argument, Arguments, Device, Kernel, Size3, Stream
+
+
+class Launcher:
+    """A card, its stream of operations, and scratch memory.
+
+    Attributes:
+        device: the card.
+        stream: takes all operations; read it at each call.
+        space: where arrays lie.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.stream: Stream = device.new_stream()
+        self.space = ArraySpace(device, self.stream)
+        self._kernels: dict[str, Kernel] = {}
+        self._scratch: dict[str, DeviceArray] = {}
+        self._outgrown: list[DeviceArray] = []  # captured launches may still use it
+
+    def launch(
+        self, name: str, grid: Size3, block: Size3, *arguments: Argument, shared_bytes: int = 0
+    ) -> None:
+        """Put a kernel into the stream.
+
+        Args:
+            name: as it is exported.
+            grid: blocks.
+            block: threads.
+            arguments: of the kernel's parameters' exact types; addresses are `c_void_p`.
+            shared_bytes: dynamic shared memory.
+        """
+        kernel = self._kernels.get(name)
+        if kernel is None:
+            kernel = self._kernels[name] = self.device.kernel(name)
+        self.stream.launch(kernel, grid, block, Arguments(*arguments), shared_bytes)
+
+    def scratch(self, name: str, num_bytes: int) -> int:
+        """Address of memory of undefined content, the same at each call with this name.
+
+        It grows when more is asked for than ever before, which must not happen amid a capture: the
+        first call of an operation with its largest sizes is never captured.
+
+        Raises:
+            DeviceMemoryError: there is no room for it.
+        """
+        array = self._scratch.get(name)
+        if array is None or array.nbytes < num_bytes:
+            if array is not None:
+                self._outgrown.append(array)
+            array = self._scratch[name] = self.space.empty((max(num_bytes, 1),), np.uint8)
+        return array.address
+
+    def release(self) -> None:
+        """Let go of scratch memory; captured launches cannot run any more."""
+        self._scratch.clear()
+        self._outgrown.clear()
+
+
+def pointer(array: DeviceArray | int | None) -> ctypes.c_void_p:
+    """An address as a kernel's parameter; None is the null pointer."""
+    return ctypes.c_void_p(array.address if isinstance(array, DeviceArray) else array)
