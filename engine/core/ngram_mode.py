@@ -66,7 +66,7 @@ def plan_ngram_table(
     cache = reader_bytes(bytes_per_row, min(config.ngram_cache_rows, table.shape[0]))
     mode, reason, is_slow = config.ngram_mode, "setting: ngram_mode", False
     if mode is NgramMode.AUTO:
-        if size <= cache and size <= free_bytes:
+        if size <= cache:
             mode, reason = NgramMode.RAM, "no larger than a cache of its rows"
         elif drive in SLOW_DRIVES and size + _SPARE_BYTES <= free_bytes:
             mode, reason = NgramMode.RAM, "its drive is slow at random reads"

@@ -127,7 +127,7 @@ def _read_whole(path: Path, offset: int, info: TensorInfo, progress: ByteProgres
                     raise _unreadable(path, offset + info.num_bytes - len(left), "it ends there")
                 _drop_cached(file.fileno(), offset + info.num_bytes - len(left), count)
                 left = left[count:]
-                if progress is not None:
+                if progress is not None and info.num_bytes > _PIECE_BYTES:
                     progress("table", info.num_bytes - len(left), info.num_bytes)
     except OSError as error:
         at = offset + info.num_bytes - len(left)

@@ -26,7 +26,7 @@ from engine.ops.cuda_experts import CudaExperts
 from engine.ops.cuda_host_arrays import HostArrays
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_launches import Launches, make_launches
-from engine.ops.cuda_matrix import CudaMatrix, cuda_matrix
+from engine.ops.cuda_matrix import CudaMatrix, CudaRowTable, host_table
 from engine.ops.cuda_recording import CudaRecording, Steps
 from engine.ops.cuda_settings import CudaSettings
 from engine.ops.host import HOST_FORMATS, HostOps
@@ -41,6 +41,7 @@ from engine.ops.weights import (
     Matrix,
     MoeWeights,
     PleWeights,
+    RowTable,
 )
 
 _log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class CudaOps(Ops):
     """
 
     name = "cuda"
+    reads_rows = True
 
     def __init__(
         self,
@@ -223,7 +225,7 @@ class CudaOps(Ops):
         if staged is None:
             (staged,) = self._host_arrays.new_block([(target.shape, np.float32)])
             self._staged[target.address, target.shape] = staged
-        values, source = staged, cuda_matrix(table).host
+        values, source = staged, host_table(table)
         self._steps.host(lambda: self.host.gather_rows(source, rows, cast("FloatArray", values)))
         self._launcher.stream.upload(target.address, values)
 

@@ -227,7 +227,7 @@ class HostOps(Ops):
             )
         return HostMatrix(tensor)
 
-    def row_table(self, table: RowTable) -> Matrix:
+    def row_table(self, table: RowTable) -> HostRowTable:
         """Handle of a table on the disk, which the library reads by itself."""
         self._row_tables.append(table)
         return HostRowTable(table)
