@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.config import KvType
+from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError
 from engine.core.model_config import LayerKind
 from engine.decode.generate import generate
@@ -39,6 +40,7 @@ class Speed:
         prompt_per_s: prompt tokens per second.
         decode_per_s: generated tokens per second, the first excepted: it comes with the prompt.
         first_token_s: seconds until the first token.
+        disk: what was read from the disk while tokens were generated, as far as that is known.
         floor_share: what reading the weights of a token alone takes, of the time of a token; 0 = not
             measured.
     """
@@ -48,6 +50,7 @@ class Speed:
     decode_per_s: float
     first_token_s: float
     floor_share: float = 0.0
+    disk: tuple[DiskReads, ...] = ()
 
 
 def measure_speed(
@@ -75,6 +78,7 @@ def measure_speed(
         num_all,
         stop_ids=(),
         limits=loaded.limits,
+        disk_reads=loaded.disk_reads,
     )
     decode_s = read_s = 0.0
     times = [time.perf_counter()]
@@ -96,6 +100,7 @@ def measure_speed(
         decode_per_s=(num_gen - 1) / max(times[num_gen] - times[1], 1e-9),
         first_token_s=prompt_s,
         floor_share=read_s / decode_s if decode_s else 0.0,
+        disk=generation.done.timings.disk_answer,
     )
 
 
@@ -136,6 +141,7 @@ def median_speed(speeds: Sequence[Speed]) -> Speed:
         prompt_per_s=statistics.median(speed.prompt_per_s for speed in speeds),
         decode_per_s=statistics.median(speed.decode_per_s for speed in speeds),
         first_token_s=statistics.median(speed.first_token_s for speed in speeds),
+        disk=speeds[-1].disk,
         floor_share=statistics.median(speed.floor_share for speed in speeds),
     )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from engine.commands import Subparsers
 from engine.core.config_flags import add_config_flags, config_from_arguments
+from engine.core.disk_reads import as_object
 from engine.core.errors import InputError
 from engine.core.process_memory import peak_resident_bytes, private_bytes
 from engine.core.processor import warn_of_processor
@@ -149,6 +150,7 @@ def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
             "first_token_s": round(speed.first_token_s, 4),
             "decode_tokens_per_s": round(speed.decode_per_s, 2),
             "memory_share": round(speed.floor_share, 4),
+            "disk": as_object(speed.disk, plan.num_gen - 1),
             "context_bytes_per_token": bench.context_bytes_per_token(
                 model, config.kv_type, speed.prompt_tokens + plan.num_gen // 2
             ),
@@ -161,6 +163,8 @@ def _measure(loaded: LoadedModel, plan: _Plan, config: RunConfig) -> Report:
         "isa": loaded.isa,
         "threads": num_threads,
         "gen_tokens": plan.num_gen,
+        "expert_mode": loaded.placement.experts.mode.value,
+        "expert_bytes_kept": 0 if loaded.experts is None else loaded.experts.kept.num_bytes,
         "repeat": plan.repeat,
         **figures(replace(bench.median_speed(runs), floor_share=fills[0].floor_share)),
         "fills": [figures(speed) for speed in fills if plan.fills],

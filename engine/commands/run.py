@@ -21,6 +21,7 @@ from engine.commands import Subparsers
 from engine.commands.terminal import without_controls
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
+from engine.core.disk_reads import disk_report
 from engine.core.errors import InputError
 from engine.core.files import read_json_value
 from engine.core.processor import warn_of_processor
@@ -292,7 +293,12 @@ def _answer(
         return AnswerConstraint(wanted, GrammarVocabulary(chat.tokenizer))
 
     generation = Generation(
-        loaded.model, start, loaded.limits, constrain=constrain, drafting=loaded.drafting
+        loaded.model,
+        start,
+        loaded.limits,
+        constrain=constrain,
+        drafting=loaded.drafting,
+        disk_reads=loaded.disk_reads,
     )
     for token in generation:
         update = answer.push([token.token_id])
@@ -349,8 +355,8 @@ class Result:
         }
 
 
-def timings_report(timings: Timings) -> dict[str, int | float]:
-    """The timings under the names that llama.cpp gave them."""
+def timings_report(timings: Timings) -> dict[str, object]:
+    """The timings under the names that llama.cpp gave them, and what was read from the disk."""
     num_read = timings.prompt_tokens - timings.cached_tokens
     num_steps = max(timings.generated_tokens - 1, 0)  # the first token comes with the prompt
     return {
@@ -361,6 +367,7 @@ def timings_report(timings: Timings) -> dict[str, int | float]:
         "predicted_n": timings.generated_tokens,
         "predicted_ms": round(timings.generated_ms, 3),
         "predicted_per_second": round(_rate(num_steps, timings.generated_ms), 2),
+        **disk_report(timings.disk_prompt, timings.disk_answer, num_steps),
     }
 
 

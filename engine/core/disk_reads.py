@@ -59,6 +59,16 @@ def difference(later: Sequence[DiskReads], earlier: Sequence[DiskReads]) -> tupl
     return tuple(result)
 
 
+def widest(*of_several: Sequence[DiskReads]) -> tuple[DiskReads, ...]:
+    """Of times that overlap: of each tier the counts with the most reads and hits."""
+    result: dict[str, DiskReads] = {}
+    for one in (one for reads in of_several for one in reads):
+        best = result.get(one.tier)
+        if best is None or one.reads + one.hits > best.reads + best.hits:
+            result[one.tier] = one
+    return tuple(result.values())
+
+
 def as_object(reads: Sequence[DiskReads], num_tokens: int = 0) -> dict[str, dict[str, int | float]]:
     """For JSON: by tier, without what is unknown; with `num_tokens` also the wait for each token."""
     result: dict[str, dict[str, int | float]] = {}
@@ -77,6 +87,15 @@ def as_object(reads: Sequence[DiskReads], num_tokens: int = 0) -> dict[str, dict
             entry["waited_ms_per_token"] = round(one.waited_ms / num_tokens, 3)
         result[one.tier] = entry
     return result
+
+
+def disk_report(
+    prompt: Sequence[DiskReads], answer: Sequence[DiskReads], num_steps: int
+) -> dict[str, object]:
+    """For timings: the key `disk`, or nothing when nothing is known to have been wanted."""
+    if not prompt and not answer:
+        return {}
+    return {"disk": {"prompt": as_object(prompt), "answer": as_object(answer, num_steps)}}
 
 
 def _grown(later: int, earlier: int) -> int:

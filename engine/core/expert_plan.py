@@ -26,6 +26,8 @@ class ExpertPlan:
         ram_bytes: experts that memory holds in all, kept or as file cache.
         disk_bytes: the rest, read again and again.
         looks_ahead: whether the disk is asked early.
+        keeps_rest: whether what every token reads is held in memory too: else experts that pass
+            through would push it out.
     """
 
     mode: ExpertMode
@@ -33,6 +35,7 @@ class ExpertPlan:
     ram_bytes: int
     disk_bytes: int
     looks_ahead: bool
+    keeps_rest: bool = False
 
 
 def plan_experts(config: RunConfig, expert_bytes: int, room_bytes: int) -> ExpertPlan:
@@ -56,10 +59,12 @@ def plan_experts(config: RunConfig, expert_bytes: int, room_bytes: int) -> Exper
     looks_ahead = config.expert_look_ahead is LookAhead.ON or (
         config.expert_look_ahead is LookAhead.AUTO and disk > 0
     )
+    looks_ahead = looks_ahead and expert_bytes > keep
     return ExpertPlan(
         mode=mode,
         keep_bytes=keep,
         ram_bytes=in_ram,
         disk_bytes=disk,
-        looks_ahead=looks_ahead and expert_bytes > keep,
+        looks_ahead=looks_ahead,
+        keeps_rest=looks_ahead and disk > 0 and room_bytes > 0,
     )

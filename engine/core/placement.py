@@ -10,6 +10,7 @@ pooled index keys), recurrent states with their rollback copy, workspaces and a 
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
@@ -198,6 +199,8 @@ def place_on_cpu(
     at = next((i for i, part in enumerate(parts) if part.name == EXPERTS), None)
     if at is not None:
         parts[at : at + 1] = _expert_parts(experts)
+    if experts.keeps_rest:
+        parts = [_kept(part) for part in parts]
     private = sum(part.num_bytes for part in parts if part.tier is Tier.RAM)
     verdict, reason = _verdict(machine, needed, private, experts)
     reasons = [reason]
@@ -263,10 +266,11 @@ def require_private_memory(placement: Placement, machine: Machine) -> None:
     of_all = f"{size_in_words(free)} are free of {size_in_words(machine.ram_total_bytes)} on this machine"
     if caches <= free:
         keep = placement.experts.keep_bytes
+        rest = placement.needed_bytes - placement.experts.ram_bytes - placement.experts.disk_bytes
         raise ResourceError(
             f"The experts that are to be kept in memory take {size_in_words(keep)}, everything else "
             f"{size_in_words(caches)}; {of_all}. Close other programs, or set expert_mode to mapped, or "
-            f"to budget with an expert_ram_mib of at most {max(free - caches, 0) >> 20}.",
+            f"to budget with an expert_ram_mib of at most {max(free - rest, 0) >> 20}.",
             code="insufficient_ram",
             params=params,
         )
@@ -404,6 +408,13 @@ def weight_parts(
     ]
 
 
+def _kept(part: PlacedPart) -> PlacedPart:
+    """A part that every token reads, held in memory."""
+    if part.tier is not Tier.RAM_MAPPED or part.name == EXPERTS:
+        return part
+    return dataclasses.replace(part, tier=Tier.RAM, reason=f"kept in memory: {part.reason}")
+
+
 def _expert_parts(plan: ExpertPlan) -> list[PlacedPart]:
     """The experts, by where they are."""
     way = "all of them" if plan.mode is ExpertMode.RESIDENT else "those that are used most"
@@ -418,6 +429,11 @@ def _expert_parts(plan: ExpertPlan) -> list[PlacedPart]:
         PlacedPart(EXPERTS, Tier.DISK, plan.disk_bytes, "read when a token wants them"),
     ]
     return [part for part in parts if part.num_bytes]
+
+
+def is_expert_tensor(name: str) -> bool:
+    """Whether a tensor holds stacked experts, of a layer or of a draft head."""
+    return "_exps." in name
 
 
 def is_read_by_rows(name: str, tensors: Container[str]) -> bool:
@@ -438,8 +454,8 @@ def _weight_group(name: str, num_layers: int) -> str:
     block = name.split(".", 2)[1] if name.startswith("blk.") else ""
     if block.isdigit() and int(block) >= num_layers:  # blocks after the trunk's are draft heads
         return "MTP layer"
-    if "_exps." in name:
-        return "Experts"
+    if is_expert_tensor(name):
+        return EXPERTS
     return "Other"
 
 

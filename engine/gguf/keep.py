@@ -29,6 +29,7 @@ from engine.gguf.reader import GgufFile
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 
 _PIECE_BYTES = 8 << 20
+_PIECES_AHEAD = 4  # that the disk works on
 _CAP_IPC_LOCK = 14  # bit of the effective capabilities: locks without a limit
 _STATUS = Path("/proc/self/status")
 
@@ -79,22 +80,24 @@ def keep_ranges(
         OSError: the file cannot be read.
     """
     wanted = joined(ranges)
-    if not file.is_private:
-        result = lock_ranges(wanted, progress)
-        return KeepResult(result.num_bytes, is_copy=False, problem=result.problem)
-    pieces = list(_pieces(wanted))
+    pieces = _pieces(wanted)
     total = sum(size for _, size in pieces)
     done = 0
     for index, (address, size) in enumerate(pieces):
-        pages.request(pieces[index : index + 4])
+        pages.request(pieces[index : index + _PIECES_AHEAD])
         pages.wait([(address, size)])
+        done += size
+        progress(done, total)
+        if not file.is_private:
+            continue
         view = file.writable(address, size)
         # One byte of each page is enough for the system to make the page ours.
         view[:: mmap.PAGESIZE] = np.array(view[:: mmap.PAGESIZE])
         file.drop_cached(address, size)
-        done += size
-        progress(done, total)
-    return KeepResult(done, is_copy=True)
+    if file.is_private:
+        return KeepResult(done, is_copy=True)
+    result = lock_ranges(wanted, progress, way_back="set expert_mode to mapped")
+    return KeepResult(result.num_bytes, is_copy=False, problem=result.problem)
 
 
 def _pieces(ranges: Sequence[Range]) -> list[Range]:

@@ -67,9 +67,19 @@ def lock_tensors(
 
 
 def lock_ranges(
-    ranges: Sequence[tuple[int, int]], progress: Progress, locker: Locker | None = None
+    ranges: Sequence[tuple[int, int]],
+    progress: Progress,
+    locker: Locker | None = None,
+    way_back: str = "turn lock_memory off",
 ) -> LockResult:
-    """Lock whole pages, given as address and bytes, for as long as they stay mapped."""
+    """Lock whole pages, given as address and bytes, for as long as they stay mapped.
+
+    Args:
+        ranges: ascending, none twice.
+        progress: called after each piece.
+        locker: the operating system's; chosen by itself.
+        way_back: what to change where it is not allowed, for the sentence.
+    """
     chosen = locker if locker is not None else system_locker()
     total = sum(size for _, size in ranges)
     chosen.prepare(total)
@@ -81,7 +91,7 @@ def lock_ranges(
         except OSError as error:
             for piece in done:
                 chosen.unlock(*piece)
-            return LockResult(0, _problem(error, num_bytes, total))
+            return LockResult(0, _problem(error, num_bytes, total, way_back))
         done.append((start, size))
         num_bytes += size
         progress(num_bytes, total)
@@ -129,7 +139,7 @@ def _pieces(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     )
 
 
-def _problem(error: OSError, num_bytes: int, total: int) -> str:
+def _problem(error: OSError, num_bytes: int, total: int, way_back: str) -> str:
     way_out = (
         "close other programs"
         if os.name == "nt"
@@ -138,7 +148,7 @@ def _problem(error: OSError, num_bytes: int, total: int) -> str:
     return (
         f"The model's {total / 1e9:.1f} GB are not locked into memory: after {num_bytes / 1e9:.1f} GB "
         f"the system refused ({error.strerror or error}); it runs without. To change that, {way_out}, "
-        "or turn lock_memory off."
+        f"or {way_back}."
     )
 
 

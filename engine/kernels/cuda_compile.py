@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -229,9 +231,12 @@ def table(nvrtc: Nvrtc, names: Iterable[str], architectures: Sequence[int]) -> s
         CompileError: a source does not compile.
     """
     rows: dict[str, dict[int, Resources]] = {}
-    for name in names:
-        for architecture in architectures:
-            _, said = compile_source(nvrtc, name, f"sm_{architecture}", verbose=True)
+    jobs = [(name, architecture) for name in names for architecture in architectures]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        logs = pool.map(
+            lambda job: compile_source(nvrtc, job[0], f"sm_{job[1]}", verbose=True)[1], jobs
+        )
+        for (_, architecture), said in zip(jobs, logs, strict=True):
             for item in resources(said):
                 rows.setdefault(item.kernel, {})[architecture] = item
     lines = [

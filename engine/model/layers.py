@@ -22,6 +22,24 @@ class Layer:
 
     def run(self, ops: Ops, plan: PassPlan, rows: RowBuffers) -> None:
         """Take `rows.streams` through the layer."""
+        self._run_mixer(ops, plan, rows)
+        run_moe(ops, self.weights.moe, rows)
+        ops.hc_combine(rows.streams, rows.inject, rows.y)
+
+    def run_to_choice(self, ops: Ops, plan: PassPlan, rows: RowBuffers) -> None:
+        """The first half of `run`: until `rows.expert_ids` says which experts are wanted."""
+        self._run_mixer(ops, plan, rows)
+        ops.route(self.weights.moe, rows.x, rows.expert_ids, rows.expert_weights)
+
+    def run_from_choice(self, ops: Ops, rows: RowBuffers) -> None:
+        """The second half."""
+        moe = self.weights.moe
+        ops.experts(moe, rows.x, rows.expert_ids, rows.expert_weights, rows.y)
+        ops.shared_expert(moe, rows.x, rows.y)
+        ops.hc_combine(rows.streams, rows.inject, rows.y)
+
+    def _run_mixer(self, ops: Ops, plan: PassPlan, rows: RowBuffers) -> None:
+        """Until `rows.x` is the input of the experts."""
         weights = self.weights
         if weights.ple is not None and self.ple is not None:
             run_ple(ops, weights.ple, self.ple, plan, rows)
@@ -34,8 +52,6 @@ class Layer:
             raise TypeError("a mixer was given another kind's state")
         ops.hc_combine(rows.streams, rows.inject, rows.y)
         ops.hc_mix(weights.ffn_mix, rows.streams, rows.x, rows.inject)
-        run_moe(ops, weights.moe, rows)
-        ops.hc_combine(rows.streams, rows.inject, rows.y)
 
 
 def run_delta(

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -91,12 +92,52 @@ class PassParts:
         self.head()
 
 
+class ExpertWatch(Protocol):
+    """Is told which experts a layer has chosen, before they are computed with."""
+
+    def chosen(self, layer_idx: int, x: FloatArray, expert_ids: IntArray) -> None:
+        """The choice `[R, num_used]`, made of the input `x` `[R, H]`; an EngineError ends the pass."""
+
+
+class WatchedParts(Recording):
+    """Parts of which each layer is two halves, with a look at its choice in between.
+
+    Args:
+        halves: the embedding, two halves for each layer, the head.
+        num_layers: how many layers.
+        look: called with a layer's index between its halves.
+    """
+
+    def __init__(self, halves: Recording, num_layers: int, look: Callable[[int], None]) -> None:
+        self._halves = halves
+        self._num_layers = num_layers
+        self._look = look
+
+    def run(self, first: int, stop: int) -> None:
+        """Compute the parts `first` to `stop - 1`, a layer being one part."""
+        for part in range(first, stop):
+            if part == 0:
+                self._halves.run(0, 1)
+            elif part <= self._num_layers:
+                self._halves.run(2 * part - 1, 2 * part)
+                self._look(part - 1)
+                self._halves.run(2 * part, 2 * part + 1)
+            else:
+                self._halves.run(2 * self._num_layers + 1, 2 * self._num_layers + 2)
+
+
 class PassMaker:
     """Makes the parts of passes that compute in one set of buffers, and keeps those of small ones."""
 
     def __init__(
-        self, ops: Ops, layers: Sequence[Layer], weights: TrunkWeights, workspace: Workspace
+        self,
+        ops: Ops,
+        layers: Sequence[Layer],
+        weights: TrunkWeights,
+        workspace: Workspace,
+        watch: ExpertWatch | None = None,
     ) -> None:
+        self._watch = watch
         self._ops = ops
         self._layers = layers
         self._weights = weights
@@ -144,14 +185,29 @@ class PassMaker:
             ops.hc_mix(weights.final_mix, chosen, mixed, None)
             ops.matmul([weights.output], mixed, [logits])
 
-        parts = [embed, *(_layer_part(ops, layer, plan, rows) for layer in layers), head]
+        watch = self._watch
+        parts = [embed, head]
+        parts[1:1] = [
+            part for layer in layers for part in _layer_parts(ops, layer, plan, rows, watch)
+        ]
         if is_recorded:
             keep = (weights, layers, plan, rows, chosen, mixed, logits)
             recording = ops.record(parts, keep)
         else:
             recording = CalledParts(parts)
+        if watch is not None:
+            recording = WatchedParts(
+                recording, len(layers), lambda i: watch.chosen(i, rows.x, rows.expert_ids)
+            )
         return PassParts(recording, len(layers), logits, is_recorded)
 
 
-def _layer_part(ops: Ops, layer: Layer, plan: PassPlan, rows: RowBuffers) -> Part:
-    return lambda: layer.run(ops, plan, rows)
+def _layer_parts(
+    ops: Ops, layer: Layer, plan: PassPlan, rows: RowBuffers, watch: ExpertWatch | None
+) -> list[Part]:
+    if watch is None:
+        return [lambda: layer.run(ops, plan, rows)]
+    return [
+        lambda: layer.run_to_choice(ops, plan, rows),
+        lambda: layer.run_from_choice(ops, rows),
+    ]

@@ -27,7 +27,7 @@ from engine.model.layers import Layer
 from engine.model.limits import ModelLimits
 from engine.model.mtp import IdArray, MtpHead, load_mtp
 from engine.model.ngram_rows import NgramRows
-from engine.model.passes import PassMaker
+from engine.model.passes import ExpertWatch, PassMaker
 from engine.model.ple_hash import PleHash
 from engine.model.pools import delta_pool, kv_pool, ple_pool
 from engine.model.weights import Progress, TrunkWeights, WeightLoader
@@ -55,7 +55,9 @@ class PassBuffers:
         page_size = limits.page_size(config.block_ratio)
         self.max_rows = limits.max_rows if max_rows is None else min(max_rows, limits.max_rows)
         self.workspace = Workspace(config, model.ops, self.max_rows)
-        self.passes = PassMaker(model.ops, model.trunk_layers, model.weights, self.workspace)
+        self.passes = PassMaker(
+            model.ops, model.trunk_layers, model.weights, self.workspace, model.expert_watch
+        )
         self.plans = PlanBuilder(
             max_rows=self.max_rows,
             max_sequences=limits.max_sequences,
@@ -88,6 +90,7 @@ class Model:
         ops: the operations that compute.
         mtp: the draft head, None when there is none.
         store: the state of all sequences.
+        expert_watch: is told which experts each layer chooses, None = nobody.
         trunk_layers: weights and states, layer by layer; lists of operations point to them.
         ngram_rows: reads rows of the n-gram table early; None when it is mapped or in memory.
     """
@@ -104,6 +107,7 @@ class Model:
         self.limits = limits
         self.ops = ops
         self.mtp: MtpHead | None = None
+        self.expert_watch: ExpertWatch | None = None
         self.weights = weights
         self.store = StateStore(
             ops=ops,
@@ -253,6 +257,11 @@ class Model:
     def new_lane(self, max_rows: int) -> Lane:
         """For passes of at most so many rows while one of the model's own is left open."""
         return Lane(self, self.new_buffers(max_rows))
+
+    def watch_experts(self, watch: ExpertWatch) -> None:
+        """Have somebody told of each layer's choice; before the first pass."""
+        self.expert_watch = watch
+        self._buffers = PassBuffers(self)
 
     # -- passes ----------------------------------------------------------------------------------
 

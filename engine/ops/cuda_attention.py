@@ -1,4 +1,4 @@
-"""Launches of the sparse attention kernels (attention_prepare.cu, attention_select.cu, attention.cu).
+"""Launches of the sparse attention kernels (attention*.cu).
 
 Few rows (a decode window) split each row's tokens into parts that many blocks take at once; many rows take
 a block for each row and key-value head. Both give the same bits. Prompts are worked through in groups of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.ops.plan import PassPlan
     from engine.ops.pools import KvPool
 
-PART_TOKENS = 64  # as in attention.cu, like the next ones
+PART_TOKENS = 64  # as in attention.cuh, like the next ones
 _MOST_HEADS = 64  # query heads of a key-value head
 _MOST_DIM = 256
 _SHARED_BYTES = 46 << 10  # of 48 KB; the kernels' own arrays take less than the rest

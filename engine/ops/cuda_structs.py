@@ -210,7 +210,7 @@ class PrepareInputsStruct(ctypes.Structure):
 
 
 class AttendRowsStruct(ctypes.Structure):
-    """`AttendRows` of attention.cu."""
+    """`AttendRows` of attention.cuh."""
 
     _fields_ = (
         ("queries", _ADDRESS),

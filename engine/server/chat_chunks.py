@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from engine.core.disk_reads import disk_report, widest
 from engine.server.answers import to_json
 from engine.server.sse import data_event
 from engine.server.steps import ChoiceEnd, Delta, PromptRead, Step
@@ -150,6 +151,8 @@ class UsageCount:
             draft_tokens=sum(timing.draft_tokens for timing in self.timings),
             draft_accepted=sum(timing.draft_accepted for timing in self.timings),
             drafters=tuple(drafter for timing in self.timings for drafter in timing.drafters),
+            disk_prompt=widest(*(timing.disk_prompt for timing in self.timings)),
+            disk_answer=widest(*(timing.disk_answer for timing in self.timings)),
         )
         return timings_object(total, num_answers=len(self.timings))
 
@@ -174,6 +177,7 @@ def timings_object(timings: Timings, num_answers: int = 1) -> JsonObject:
         "draft_n": timings.draft_tokens,
         "draft_n_accepted": timings.draft_accepted,
         **drafters,
+        **disk_report(timings.disk_prompt, timings.disk_answer, num_steps),
     }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from engine.core.disk_reads import DiskReads
 from engine.server.metrics import Counter, Gauge, Histogram, Metric
 from engine.worker.messages import Timings
 
@@ -45,6 +46,16 @@ class EngineMetrics:
         self.tool_call_stranded = Counter(
             "tool_call_stranded_total", "Undeclared tool calls that were left inside thinking."
         )
+        self.disk_reads = Counter(
+            "disk_reads_total", "Parts of the model that were read from the disk.", "tier"
+        )
+        self.disk_bytes = Counter("disk_read_bytes_total", "Bytes of these.", "tier")
+        self.disk_hits = Counter(
+            "disk_hits_total", "Parts that were in memory when they were wanted.", "tier"
+        )
+        self.disk_wait = Counter(
+            "disk_wait_seconds_total", "How long computing waited for the disk.", "tier"
+        )
         self.loads = Counter("loads_total", "Times that the model was loaded.")
         self.unloads = Counter("unloads_total", "Times that the model was unloaded.")
         self.queue_length = Gauge("queue_length", "Requests that wait.")
@@ -79,6 +90,18 @@ class EngineMetrics:
         for name, offered, accepted in timings.drafters:
             self.drafter_tokens.add(offered, name)
             self.drafter_accepted.add(accepted, name)
+
+    def take_over_disk(self, reads: Sequence[DiskReads]) -> None:
+        """Show what the worker has counted; what it cannot know is left out."""
+        for one in reads:
+            for counter, value in (
+                (self.disk_reads, one.reads),
+                (self.disk_bytes, one.num_bytes),
+                (self.disk_hits, one.hits),
+                (self.disk_wait, one.waited_ms / 1000 if one.waited_ms >= 0 else -1),
+            ):
+                if value >= 0:
+                    counter.take_over(value, one.tier)
 
     def note_error(self, code: str) -> None:
         """Count an error that a client got."""

@@ -42,6 +42,10 @@ class Counter:
         """Count."""
         self._values[labels] = self._values.get(labels, 0.0) + amount
 
+    def take_over(self, total: float, *labels: str) -> None:
+        """Set what somebody else counts; a worker that is started again begins at 0."""
+        self._values[labels] = total
+
     def samples(self) -> Iterator[Sample]:
         """The values now."""
         for labels, value in sorted(self._values.items()):

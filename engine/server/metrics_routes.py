@@ -41,4 +41,5 @@ def refresh_gauges(front: Front) -> None:
     metrics.sessions_warm.value = front.warm.sessions
     metrics.session_tokens.value = front.warm.tokens
     metrics.session_bytes.value = front.warm.num_bytes
+    metrics.take_over_disk(front.warm.disk)
     metrics.context_used.value = sum(request.prompt_read + request.generated for request in running)

@@ -1,4 +1,4 @@
-"""How many conversations the worker keeps warm, for `/status`, `/slots` and `/metrics`.
+"""What the worker keeps warm and has read from the disk, for `/status`, `/slots` and `/metrics`.
 
 The worker is asked each time. It answers between two layers; while it is in a long one, the figures
 of last time are good enough.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError
 from engine.worker.supervisor import WorkerState, WorkerSupervisor
 
@@ -21,12 +22,14 @@ class SessionFigures:
         sessions: conversations that can be gone on with.
         tokens: that their states stand for, shared ones counted once.
         num_bytes: memory that they take.
+        disk: what the worker has read from the disk since the model is loaded.
     """
 
     def __init__(self, worker: WorkerSupervisor) -> None:
         self.sessions = 0
         self.tokens = 0
         self.num_bytes = 0
+        self.disk: tuple[DiskReads, ...] = ()
         self._worker = worker
         self._asking: asyncio.Task[None] | None = None
 
@@ -51,3 +54,4 @@ class SessionFigures:
         self.sessions = report.warm_sessions
         self.tokens = report.warm_tokens
         self.num_bytes = report.warm_bytes
+        self.disk = report.disk

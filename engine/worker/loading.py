@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from engine import __version__
 from engine.core.config import RunConfig
+from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine, probe_machine
@@ -21,11 +22,13 @@ from engine.core.placement import (
     MAX_WINDOW,
     Placement,
     Verdict,
+    is_expert_tensor,
     is_read_by_rows,
     place_on_cpu,
     require_private_memory,
 )
 from engine.core.settings import load_settings
+from engine.core.sizes import size_in_words
 from engine.decode.draft.drafting import Drafting
 from engine.decode.sampling import Sampler
 from engine.gguf.memory_lock import lock_tensors
@@ -41,10 +44,19 @@ from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
 from engine.worker.draft_head import draft_ids, open_draft_head
 from engine.worker.drafters import make_drafting
+from engine.worker.expert_tier import (
+    ExpertTier,
+    map_model,
+    open_expert_tier,
+    read_every_token,
+)
 from engine.worker.messages import SamplingParams
 from engine.worker.session_files import SessionFile, session_key
 
 logger = logging.getLogger(__name__)
+
+# Of the memory that experts have, what is read at the start where it does not hold all of them.
+_SHARE_READ = 0.9
 
 ByteProgress = Callable[[str, int, int], None]  # (phase, bytes done, bytes in all)
 
@@ -62,6 +74,7 @@ class LoadedModel:
         sessions: keeps conversations warm; None when there is no memory for that.
         session_file: where they are kept over a restart; None when that is not wanted.
         drafting: guesses tokens; None when that is not wanted.
+        experts: keeps experts in memory, asks the disk for others, counts.
     """
 
     model: Model
@@ -73,9 +86,12 @@ class LoadedModel:
     sessions: Sessions | None = None
     session_file: SessionFile | None = None
     drafting: Drafting | None = None
+    experts: ExpertTier | None = None
 
     def save(self) -> None:
-        """Write what is to be kept over a restart: warm conversations, counts for drafts."""
+        """Write what is to be kept over a restart: conversations, counts of drafts and experts."""
+        if self.experts is not None:
+            self.experts.save()
         if self.drafting is not None:
             self.drafting.save()
         if self.sessions is not None and self.session_file is not None:
@@ -85,7 +101,14 @@ class LoadedModel:
     def saves(self) -> bool:
         """Whether `save` has anything to write."""
         learns = self.drafting is not None and self.drafting.learns
-        return self.session_file is not None or learns
+        counts = self.experts is not None and self.experts.saves
+        return self.session_file is not None or learns or counts
+
+    def disk_reads(self) -> tuple[DiskReads, ...]:
+        """What was read from the disk since the model is loaded, as far as that is known."""
+        experts = () if self.experts is None else self.experts.disk_reads()
+        rows = self.model.ngram_rows
+        return experts if rows is None else (*experts, rows.table.disk_reads)
 
     @property
     def ops(self) -> Ops:
@@ -108,6 +131,8 @@ class LoadedModel:
 
     def close(self) -> None:
         """Give memory and threads back; idempotent. Nothing may compute any more."""
+        if self.experts is not None:
+            self.experts.close()
         self.model.ops.close()
         if self.model.ngram_rows is not None:
             self.model.ngram_rows.table.close()
@@ -144,8 +169,7 @@ def load_model(
     drive = measure_table_drive(header, config)
     placement = place_on_cpu(machine, header, config, drive_kind(drive))
     require_private_memory(placement, machine)
-    if placement.verdict is not Verdict.FITS:
-        logger.warning("%s", placement.reasons[0])
+    _log_plan(placement)
     limits = _sizes(config, placement, machine)
 
     def on_step(done: int, total: int) -> None:
@@ -153,7 +177,7 @@ def load_model(
             progress("weights", total_bytes * done // max(total, 1), total_bytes)
 
     with contextlib.ExitStack() as undo:
-        file = undo.enter_context(GgufFile(header))
+        file = undo.enter_context(map_model(header, placement.experts))
         head_file = open_draft_head(config, header)
         if head_file is not None:
             undo.enter_context(head_file)
@@ -165,8 +189,11 @@ def load_model(
         if isinstance(table, NgramTable):
             undo.callback(table.close)
         model = _load_weights(config, header, file, head_file, ops, limits, on_step, table)
-        if placement.verdict is Verdict.FITS:  # else it would push out what it has just read
-            _read_ahead(header, progress)
+        _read_ahead(header, placement, progress)
+        experts = open_expert_tier(
+            config, placement.experts, header, file, model, _phase(progress, "experts")
+        )
+        if placement.verdict is Verdict.FITS:
             _lock_if_wanted(config, file, header, progress)
         undo.pop_all()
     loaded = LoadedModel(
@@ -183,6 +210,7 @@ def load_model(
         fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
         _files=(file,) if head_file is None else (file, head_file),
         drafting=make_drafting(model, header, config),
+        experts=experts,
     )
     if placement.session_bytes:
         loaded.sessions = Sessions(
@@ -261,17 +289,54 @@ def _open_session_file(loaded: LoadedModel, config: RunConfig) -> None:
     loaded.session_file.read(loaded.sessions, loaded.model.store)
 
 
-def _read_ahead(header: ModelHeader, progress: ByteProgress | None) -> None:
-    """Have the disk deliver what every token reads."""
+def _log_plan(placement: Placement) -> None:
+    """Say what will live where before anything is loaded."""
+    for part in placement.parts:
+        logger.info(
+            "plan: %s, %s: %s (%s)",
+            part.name,
+            part.tier.value,
+            size_in_words(part.num_bytes),
+            part.reason,
+        )
+    level = logging.INFO if placement.verdict is Verdict.FITS else logging.WARNING
+    logger.log(level, "%s", placement.reasons[0])
+
+
+def _phase(progress: ByteProgress | None, name: str) -> Callable[[int, int], None]:
+    """Progress of one phase."""
 
     def on_piece(done: int, total: int) -> None:
         if progress is not None:
-            progress("file", done, total)
+            progress(name, done, total)
 
-    names = {name for name in header.tensors if not is_read_by_rows(name, header.tensors)}
+    return on_piece
+
+
+def _read_ahead(header: ModelHeader, placement: Placement, progress: ByteProgress | None) -> None:
+    """Have the disk deliver what every token reads, and of the experts what memory has room for."""
+    names = _read_first(header, placement)
     began_at = time.perf_counter()
-    num_read = read_ahead(header, names, on_piece)
+    num_read = read_ahead(header, names, _phase(progress, "file"))
     logger.info("read ahead: %d bytes in %.2f s", num_read, time.perf_counter() - began_at)
+
+
+def _read_first(header: ModelHeader, placement: Placement) -> set[str]:
+    """Tensors that are read at the start; more than fits would push out what was just read."""
+    plan = placement.experts
+    # What is kept is read when it is kept.
+    rest = set() if plan.keeps_rest else read_every_token(header)
+    experts = {name for name in header.tensors if is_expert_tensor(name) and not plan.keep_bytes}
+    if placement.verdict is Verdict.FITS:
+        return rest | experts
+    if plan.ram_bytes == 0:  # not even the rest has room
+        return set()
+    room = int(plan.ram_bytes * _SHARE_READ)
+    for name in sorted(experts, key=lambda one: header.tensors[one][1].offset):
+        room -= header.tensors[name][1].num_bytes
+        if room >= 0:
+            rest.add(name)
+    return rest
 
 
 def _lock_if_wanted(
@@ -281,14 +346,10 @@ def _lock_if_wanted(
     if not config.lock_memory:
         return
 
-    def on_piece(done: int, total: int) -> None:
-        if progress is not None:
-            progress("lock", done, total)
-
     tensors = (
         file.tensors[name] for name in file.tensors if not is_read_by_rows(name, header.tensors)
     )
-    result = lock_tensors(tensors, on_piece)
+    result = lock_tensors(tensors, _phase(progress, "lock"))
     if result.problem:
         logger.warning("%s", result.problem)
     else:

@@ -189,6 +189,7 @@ class Worker:
             token_bytes=vocabulary.token_bytes,
             drafting=self._loaded.drafting,
             new_sampler=self._loaded.new_sampler,
+            disk_reads=self._loaded.disk_reads,
         )
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)

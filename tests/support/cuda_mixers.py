@@ -33,7 +33,8 @@ from engine.ops.weights import (
 )
 
 KERNEL_FILES = (
-    *("streams", "delta", "attention_prepare", "attention_select", "attention"),
+    *("streams", "delta", "attention_prepare", "attention_select", "attention_join"),
+    *("attention_f32", "attention_f16", "attention_i8"),
     *("ple", "ranges", "sampling", "hc_up_quantised", "hc_up_floats", "quantise"),
     *("products_f32", "products_f16", "products_bf16", "products_q8_0"),
 )

@@ -39,12 +39,12 @@ def documents(transcript):
 
 def top_of(transcript, section, row):
     value = transcript.verticalScrollBar().value()
-    return transcript._tops[section.index] + section.tops[row.index] - value
+    return transcript.column.top_of(section) + section.tops[row.index] - value
 
 
 def centre(transcript, row, section, x=40):
     return QPoint(
-        round(transcript.column[0]) + x, round(top_of(transcript, section, row) + row.height / 3)
+        round(transcript.column.x) + x, round(top_of(transcript, section, row) + row.height / 3)
     )
 
 
@@ -114,7 +114,9 @@ def test_wrong_guesses_above_do_not_move_what_is_read(transcript, fill, settled)
     settled(transcript)
     for _step in range(120):
         section, row, _y = next(
-            seen for seen in transcript._seen(bar.value(), bar.value() + 600) if seen[1].is_measured
+            seen
+            for seen in transcript.column.seen(bar.value(), bar.value() + 600)
+            if seen[1].is_measured
         )
         before = top_of(transcript, section, row)
         bar.setValue(bar.value() - 37)
@@ -192,7 +194,7 @@ def test_the_mouse_selects_within_a_paragraph(transcript, fill):
     answer = transcript.sections[1]
     row = answer.body_rows()[0]
     y = round(top_of(transcript, answer, row) + 6)
-    x = round(transcript.column[0])
+    x = round(transcript.column.x)
     view = transcript.viewport()
     QTest.mousePress(view, Qt.MouseButton.LeftButton, pos=QPoint(x + 1, y))
     QTest.mouseMove(view, QPoint(x + 300, y))
@@ -345,7 +347,7 @@ def test_right_to_left_paragraphs_stand_at_the_right(transcript, fill):
     fill(transcript, ["q", "مرحبا بالعالم\n\nEnglish again"])
     arabic, english = (row.views[0] for row in transcript.sections[1].body_rows())
     assert isinstance(arabic, TextView)
-    width = transcript.column[1]
+    width = transcript.column.width
 
     def left_edge(view):
         return view._document.begin().layout().lineAt(0).naturalTextRect().left()

@@ -79,3 +79,21 @@ def test_a_path_that_leads_out_of_the_tree_is_not_followed(tmp_path):
 def test_more_used_than_allowed_leaves_nothing(tmp_path):
     group(tmp_path, V2, 800, 900, 0)
     assert memory_limit(tmp_path, membership(tmp_path, "0::/\n")) == MemoryLimit(800, 0)
+
+
+def test_memory_high_limits_like_memory_max(tmp_path):
+    group(tmp_path, V2, 9000, 1000, 0)
+    (tmp_path / "memory.high").write_text("6000\n")
+    assert memory_limit(tmp_path, membership(tmp_path, "0::/\n")) == MemoryLimit(6000, 5000)
+    (tmp_path / "memory.high").write_text("max\n")
+    assert memory_limit(tmp_path, membership(tmp_path, "0::/\n")) == MemoryLimit(9000, 8000)
+
+
+@pytest.mark.parametrize(("names", "top", "prefix"), [(V2, "", ""), (V1, "memory", "total_")])
+def test_file_cache_in_use_is_not_used_memory_either(tmp_path, names, top, prefix):
+    """A model that was answered with a moment ago lies on the list of active pages."""
+    group(tmp_path / top, names, 4000, 3900, 0)
+    stat = f"{prefix}inactive_file 500\n{prefix}active_file 3000\n{prefix}unevictable 300\n"
+    (tmp_path / top / "memory.stat").write_text(stat)
+    line = membership(tmp_path, "4:memory:/\n0::/\n")
+    assert memory_limit(tmp_path, line) == MemoryLimit(4000, 3600)

@@ -173,3 +173,54 @@ def test_a_large_vocabulary_takes_memory_of_its_own(header: ModelHeader) -> None
     model = model_config_of(header)
     assert part.num_bytes == vocabulary_bytes(model.vocab_size)
     assert vocabulary_bytes(248_320) > 356_000_000
+
+
+def test_experts_beyond_memory_are_tight_while_most_of_them_fit(header: ModelHeader) -> None:
+    """The sizes of a large model: its experts times 20,000."""
+    big = _with_large_experts(header)
+    config = RunConfig(session_cache_mib=0)
+    expert_bytes = sum(i.num_bytes for name, (_, i) in big.tensors.items() if "_exps." in name)
+    total = expert_bytes / GIB
+    assert place_on_cpu(machine(total + 4, total + 3), big, config).verdict is Verdict.FITS
+    tight = place_on_cpu(machine(total * 0.6 + 2, total * 0.6 + 1), big, config)
+    assert tight.verdict is Verdict.TIGHT
+    assert "read from the disk while it answers" in tight.reasons[0]
+    assert (
+        place_on_cpu(machine(total * 0.2, total * 0.2), big, config).verdict is Verdict.DOES_NOT_FIT
+    )
+    tiers = {part.tier: part.num_bytes for part in tight.parts if part.name == "Experts"}
+    assert tiers[Tier.RAM_MAPPED] + tiers[Tier.DISK] == expert_bytes
+    assert tiers[Tier.DISK] == tight.experts.disk_bytes > 0
+    others = {part.tier for part in tight.parts if part.name == "Other"}
+    assert others == {Tier.RAM}  # what every token reads is kept
+
+
+def test_experts_that_are_to_be_kept_beyond_free_memory_are_refused_with_a_number(
+    header: ModelHeader,
+) -> None:
+    big = _with_large_experts(header)
+    expert_bytes = sum(i.num_bytes for name, (_, i) in big.tensors.items() if "_exps." in name)
+    small = machine(expert_bytes / GIB, expert_bytes / 2 / GIB)
+    for settings in (
+        {"expert_mode": "resident"},
+        {"expert_mode": "budget", "expert_ram_mib": 1 << 20},
+    ):
+        config = RunConfig.model_validate(settings)
+        with pytest.raises(ResourceError, match=r"expert_ram_mib of at most \d+") as caught:
+            require_private_memory(place_on_cpu(small, big, config), small)
+        most = int(caught.value.message.rsplit(" ", 1)[1].rstrip("."))
+        fitting = RunConfig.model_validate({"expert_mode": "budget", "expert_ram_mib": most})
+        require_private_memory(place_on_cpu(small, big, fitting), small)
+
+
+def _with_large_experts(header: ModelHeader) -> ModelHeader:
+    tensors = {
+        name: (
+            shard,
+            dataclasses.replace(
+                info, num_bytes=info.num_bytes * (20_000 if "_exps." in name else 1)
+            ),
+        )
+        for name, (shard, info) in header.tensors.items()
+    }
+    return dataclasses.replace(header, tensors=tensors)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from engine.core.config import KvType, OpsName, RunConfig
-from engine.core.errors import ModelFileError
+from engine.core.errors import ModelFileError, ResourceError
 from engine.core.gguf_header import read_model_header
 from engine.core.machine import probe_machine
+from engine.core.placement import place_on_cpu
 from engine.decode.generate import generate
 from engine.worker.loading import fingerprint, load_model
 from engine.worker.messages import SamplingParams
@@ -62,10 +63,22 @@ def test_a_cold_file_is_read_ahead_with_progress_and_a_tight_machine_does_not(
     assert file_steps[-1] == ("file", total, total)
     assert total < max(step[2] for step in steps)  # the tables stay on the disk
     steps.clear()
-    machine = replace(probe_machine(), ram_available_bytes=0)
-    monkeypatch.setattr("engine.worker.loading.probe_machine", lambda: machine)
-    load_model(config, lambda *step: steps.append(step)).close()
+    alone = config.model_copy(update={"parallel": 1, "session_cache_mib": 0})
+    placement = place_on_cpu(probe_machine(), read_model_header(config.model_path), alone)
+    tight = replace(probe_machine(), ram_available_bytes=placement.private_bytes)
+    monkeypatch.setattr("engine.worker.loading.probe_machine", lambda: tight)
+    load_model(config, lambda *step: steps.append(step), parallel=1).close()
     assert {step[0] for step in steps} == {"weights"}
+
+
+def test_a_machine_that_would_swap_is_refused_with_the_sizes_and_the_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    full = replace(probe_machine(), ram_available_bytes=100 << 20)
+    monkeypatch.setattr("engine.worker.loading.probe_machine", lambda: full)
+    config = RunConfig(model=GOLDEN / "full.gguf", context=64)
+    with pytest.raises(ResourceError, match=r"100\.0 MiB are free .* Close other programs"):
+        load_model(config)
 
 
 @pytest.mark.parametrize(("more", "pins"), [(3, False), (3, True), (0, True)])

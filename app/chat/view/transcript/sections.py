@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Protocol
 
 from PySide6.QtWidgets import QWidget
 
@@ -13,14 +12,12 @@ from app.chat.view.markdown.blocks import Block
 from app.chat.view.markdown.parse import parse, plain_blocks
 from app.chat.view.markdown.splitter import Piece, references
 from app.chat.view.theme import Theme
-from app.chat.view.transcript.block_views import Surroundings
-from app.chat.view.transcript.code_view import CodeView
+from app.chat.view.transcript.host import Host
 from app.chat.view.transcript.rows import BodyRow, Row, WidgetRow
 from app.chat.view.transcript.segments import Segment
 from app.chat.view.transcript.widgets import (
     Chips,
     Footer,
-    MessageAction,
     MoreButton,
     StatusLine,
     ThinkingHead,
@@ -34,36 +31,6 @@ from app.history.records import Message, MessageState, ToolState
 _FOLD_CHARS = 2_500
 _SHOWN_CHARS = 1_000
 _BUBBLE_SHARE = 0.82
-
-
-class Host(Protocol):
-    """What a section needs of the transcript."""
-
-    @property
-    def surroundings(self) -> Surroundings:
-        """What rows are drawn with."""
-
-    @property
-    def activity(self) -> Activity:
-        """What happens now."""
-
-    def latest(self, message: Message) -> Message:
-        """A growing message with all that it has by now."""
-
-    def act(self, action: MessageAction, message_id: str) -> None:
-        """The person wants this done."""
-
-    def answer_now(self) -> None:
-        """End the thinking."""
-
-    def answer_tool(self, call_id: str, *, allow: bool, always: bool) -> None:
-        """Allow or refuse a call."""
-
-    def copy_button(self, parent: QWidget, view: CodeView) -> QWidget:
-        """A button that copies code."""
-
-    def rows_changed(self, section: Section) -> None:
-        """Rows came, went or changed their height."""
 
 
 class Section:
@@ -164,7 +131,7 @@ class Section:
     def _after_growth(self, segment: Segment, num_rows: int) -> None:
         if len(segment.rows) == num_rows:
             self._is_dirty = True
-            self._host.rows_changed(self)
+            self._host.rows_changed()
             return
         new = segment.rows[num_rows:]
         place = self.rows.index(segment.rows[num_rows - 1]) + 1 if num_rows else -1
@@ -211,7 +178,7 @@ class Section:
         for place in range(begin, len(self.rows)):
             self.rows[place].index = place
         self._is_dirty = True
-        self._host.rows_changed(self)
+        self._host.rows_changed()
 
     def _person_rows(self) -> list[Row]:
         message, em = self.message, self._host.surroundings.theme.em

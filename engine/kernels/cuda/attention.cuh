@@ -7,18 +7,20 @@
 // stored in between). A row's bits are the same in both.
 //
 // All query heads of a key-value head share a block, so a key and a value are read once. For scores a warp takes a
-// token, lanes its dims; for sums of values a thread takes dims. Variants: page type, and 4 or 1 neighbouring dims of
-// a lane (head_dim a multiple of 4, or not). Limits: head_dim <= 256. Plain twin: `attend` in
+// token, lanes its dims; for sums of values a thread takes dims. Variants: page type (a .cu file each), and 4 or 1
+// neighbouring dims of a lane (head_dim a multiple of 4, or not). Limits: head_dim <= 256. Plain twin: `attend` in
 // engine/ops/reference_attention.py.
+#pragma once
 #include "kv_pages.cuh"
 
 constexpr int PART_TOKENS = 64;
 constexpr int ATTEND_THREADS = 128;
 constexpr int ATTEND_WARPS = ATTEND_THREADS / WARP_SIZE;
 constexpr int WARP_TOKENS = PART_TOKENS / ATTEND_WARPS;
-constexpr int TOGETHER = 4;  // tokens, and heads, whose products share loads
-constexpr int MOST_DIMS = 8;  // of a lane
-constexpr int MOST_HEADS = 64;  // query heads of a key-value head
+constexpr int TOGETHER = 4;      // tokens, and heads, whose products share loads
+constexpr int MOST_DIMS = 8;     // of a lane
+constexpr int VALUE_BATCH = 16;  // tokens whose values a thread has under way; divides PART_TOKENS
+constexpr int MOST_HEADS = 64;   // query heads of a key-value head
 
 struct AttendRows {
     const float* queries;   // [rows, heads, head_dim] normed, rotated and scaled
@@ -75,19 +77,11 @@ struct AttendMemory {
     float* totals;        // [MOST_HEADS]
 };
 
-// Four neighbouring numbers, 4-number aligned, as floats.
-__device__ __forceinline__ float4 load_four(const float* from) { return *reinterpret_cast<const float4*>(from); }
-__device__ __forceinline__ float4 load_four(const uint16_t* from) {
-    const uint2 bits = *reinterpret_cast<const uint2*>(from);
-    return make_float4(half_to_float(static_cast<uint16_t>(bits.x & 0xffffu)),
-                       half_to_float(static_cast<uint16_t>(bits.x >> 16)),
-                       half_to_float(static_cast<uint16_t>(bits.y & 0xffffu)),
-                       half_to_float(static_cast<uint16_t>(bits.y >> 16)));
-}
-__device__ __forceinline__ float4 load_four(const int8_t* from) {
-    const char4 x = *reinterpret_cast<const char4*>(from);
-    return make_float4(x.x, x.y, x.z, x.w);
-}
+// Four neighbouring numbers as they lie in memory, and as floats.
+template <class T>
+struct alignas(4 * sizeof(T)) Four {
+    T v[4];
+};
 
 __device__ __forceinline__ float2 load_two(const float* from) { return *reinterpret_cast<const float2*>(from); }
 __device__ __forceinline__ float2 load_two(const uint16_t* from) {
@@ -102,33 +96,42 @@ __device__ __forceinline__ float2 load_two(const int8_t* from) {
 
 // A lane's dims of a vector of d numbers: V neighbours, 32 * V further V more, and so on; zero behind the end.
 template <int V, class T>
-__device__ __forceinline__ void load_dims(const T* from, int32_t d, float (&dims)[MOST_DIMS]) {
+struct Dims {
+    T v[MOST_DIMS];
+    __device__ __forceinline__ void load(const T* from, int32_t d) {
 #pragma unroll
-    for (int j = 0; j < MOST_DIMS / V; ++j) {
-        const int32_t i = (j * WARP_SIZE + lane_index()) * V;
-        if constexpr (V == 4) {
-            const float4 four = i < d ? load_four(from + i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            dims[4 * j] = four.x;
-            dims[4 * j + 1] = four.y;
-            dims[4 * j + 2] = four.z;
-            dims[4 * j + 3] = four.w;
-        } else {
-            dims[j] = i < d ? Stored<T>::load(from[i]) : 0.0f;
+        for (int j = 0; j < MOST_DIMS / V; ++j) {
+            const int32_t i = (j * WARP_SIZE + lane_index()) * V;
+            if constexpr (V == 4) {
+                Four<T> four = {};
+                if (i < d) four = *reinterpret_cast<const Four<T>*>(from + i);
+#pragma unroll
+                for (int k = 0; k < 4; ++k) v[4 * j + k] = four.v[k];
+            } else {
+                v[j] = i < d ? from[i] : T(0);
+            }
         }
+    }
+    __device__ __forceinline__ float operator[](int i) const { return Stored<T>::load(v[i]); }
+};
+
+// Lanes of the upper half of each 2 N keep the upper N sums of both, the others the lower ones.
+template <int N>
+__device__ __forceinline__ void halve_sums(float (&sums)[16]) {
+    const bool is_upper = (lane_index() & N) != 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float keep = is_upper ? sums[i + N] : sums[i], send = is_upper ? sums[i] : sums[i + N];
+        sums[i] = keep + __shfl_xor_sync(FULL_WARP, send, N);
     }
 }
 
 // Sums over the lanes of 16 numbers each: the one of index lane % 16. Each is added up in the same order.
 __device__ __forceinline__ float sum_sixteen(float (&sums)[16]) {
-#pragma unroll
-    for (int half = 8; half > 0; half /= 2) {
-        const bool is_upper = (lane_index() & half) != 0;
-#pragma unroll
-        for (int i = 0; i < half; ++i) {
-            const float keep = is_upper ? sums[i + half] : sums[i], send = is_upper ? sums[i] : sums[i + half];
-            sums[i] = keep + __shfl_xor_sync(FULL_WARP, send, half);
-        }
-    }
+    halve_sums<8>(sums);
+    halve_sums<4>(sums);
+    halve_sums<2>(sums);
+    halve_sums<1>(sums);
     return sums[0] + __shfl_xor_sync(FULL_WARP, sums[0], 16);
 }
 
@@ -137,19 +140,30 @@ template <class T, int V>
 __device__ __forceinline__ void score_tokens(const KvPages& pages, int32_t d, int32_t width, int32_t kv_head,
                                              int32_t heads, int32_t count, const AttendMemory& m) {
     const int32_t lane = lane_index(), padded = padded_heads(heads);
-    for (int32_t group = warp_index() * WARP_TOKENS; group < (warp_index() + 1) * WARP_TOKENS; group += TOGETHER) {
-        float keys[TOGETHER][MOST_DIMS];
+    const int32_t begin = warp_index() * WARP_TOKENS;
+    Dims<V, T> coming[TOGETHER];  // keys of the next tokens, on their way
+    const auto fetch = [&](int32_t group) {
 #pragma unroll
         for (int t = 0; t < TOGETHER; ++t) {
             const int32_t place = m.places[min(group + t, count - 1)];
-            load_dims<V>(at_place<T>(pages, pages.keys, pages.far_keys, place, width) + kv_head * d, d, keys[t]);
+            coming[t].load(at_place<T>(pages, pages.keys, pages.far_keys, place, width) + kv_head * d, d);
         }
+    };
+    fetch(begin);
+    for (int32_t group = begin; group < begin + WARP_TOKENS; group += TOGETHER) {
+        float keys[TOGETHER][MOST_DIMS];
+#pragma unroll
+        for (int t = 0; t < TOGETHER; ++t) {
+#pragma unroll
+            for (int i = 0; i < MOST_DIMS; ++i) keys[t][i] = coming[t][i];
+        }
+        if (group + TOGETHER < begin + WARP_TOKENS && group + TOGETHER < count) fetch(group + TOGETHER);
         for (int32_t first = 0; first < heads; first += TOGETHER) {
             float sums[TOGETHER * TOGETHER];
 #pragma unroll
             for (int h = 0; h < TOGETHER; ++h) {
-                float query[MOST_DIMS];
-                load_dims<V>(m.queries + min(first + h, heads - 1) * d, d, query);
+                Dims<V, float> query;
+                query.load(m.queries + min(first + h, heads - 1) * d, d);
 #pragma unroll
                 for (int t = 0; t < TOGETHER; ++t) {
                     float sum = query[0] * keys[t][0];
@@ -197,27 +211,34 @@ __device__ __forceinline__ void sum_values(const KvPages& pages, int32_t width, 
 #pragma unroll
         for (int p = 0; p < P; ++p) sums[h][p] = 0.0f;
     }
-#pragma unroll 4
-    for (int32_t t = 0; t < count; ++t) {
-        const T* from = at_place<T>(pages, pages.values, pages.far_values, m.places[t], width) + offset;
-        float value[P];
-        if constexpr (P == 2) {
-            const float2 two = load_two(from);
-            value[0] = two.x;
-            value[1] = two.y;
-        } else {
-            value[0] = Stored<T>::load(*from);
+    // Values are on their way together. Tokens behind the end have weight 0, and are the last one again.
+    for (int32_t first = 0; first < count; first += VALUE_BATCH) {
+        float values[VALUE_BATCH][P];
+#pragma unroll
+        for (int t = 0; t < VALUE_BATCH; ++t) {
+            const int32_t place = m.places[min(first + t, count - 1)];
+            const T* from = at_place<T>(pages, pages.values, pages.far_values, place, width) + offset;
+            if constexpr (P == 2) {
+                const float2 two = load_two(from);
+                values[t][0] = two.x;
+                values[t][1] = two.y;
+            } else {
+                values[t][0] = Stored<T>::load(*from);
+            }
         }
-        const float* weights = m.weights + t * padded + head;
 #pragma unroll
-        for (int h = 0; h < HEADS; h += 4) {
-            const float4 w = *reinterpret_cast<const float4*>(weights + h);
+        for (int t = 0; t < VALUE_BATCH; ++t) {
+            const float* weights = m.weights + (first + t) * padded + head;
 #pragma unroll
-            for (int p = 0; p < P; ++p) {
-                sums[h][p] = fmaf(w.x, value[p], sums[h][p]);
-                sums[h + 1][p] = fmaf(w.y, value[p], sums[h + 1][p]);
-                sums[h + 2][p] = fmaf(w.z, value[p], sums[h + 2][p]);
-                sums[h + 3][p] = fmaf(w.w, value[p], sums[h + 3][p]);
+            for (int h = 0; h < HEADS; h += 4) {
+                const float4 w = *reinterpret_cast<const float4*>(weights + h);
+#pragma unroll
+                for (int p = 0; p < P; ++p) {
+                    sums[h][p] = fmaf(w.x, values[t][p], sums[h][p]);
+                    sums[h + 1][p] = fmaf(w.y, values[t][p], sums[h + 1][p]);
+                    sums[h + 2][p] = fmaf(w.z, values[t][p], sums[h + 2][p]);
+                    sums[h + 3][p] = fmaf(w.w, values[t][p], sums[h + 3][p]);
+                }
             }
         }
     }
@@ -343,54 +364,6 @@ __device__ __forceinline__ float joined(float before, float part, Factors factor
 
 __device__ __forceinline__ float gated(float sum, float total, float gate) { return sum / total * sigmoid(gate); }
 
-constexpr int JOINED_AT_ONCE = 128;  // parts whose factors are made together
-
-// Joins a row's parts. Grid (heads, rows), block 128.
-KERNEL(attention_join)(AttentionSizes sizes, Pass pass, AttendRows in) {
-    __shared__ float tops[JOINED_AT_ONCE], befores[JOINED_AT_ONCE], factors[JOINED_AT_ONCE], part_totals[JOINED_AT_ONCE];
-    const int32_t head = blockIdx.x, row = blockIdx.y, d = sizes.head_dim, i = threadIdx.x;
-    const RowTokens tokens = tokens_of(sizes, pass, in, row);
-    const int32_t parts = (tokens.count + PART_TOKENS - 1) / PART_TOKENS;
-    float running[2] = {0.0f, 0.0f};  // head_dim <= 256
-    float total = 0.0f, top = -__int_as_float(0x7f800000);
-    for (int32_t first = 0; first < parts; first += JOINED_AT_ONCE) {
-        const int32_t count = min(JOINED_AT_ONCE, parts - first);
-        const int64_t at = (static_cast<int64_t>(row) * in.most_parts + first) * sizes.heads + head;
-        __syncthreads();
-        if (i < count) {
-            tops[i] = in.tops[at + static_cast<int64_t>(i) * sizes.heads];
-            part_totals[i] = in.totals[at + static_cast<int64_t>(i) * sizes.heads];
-        }
-        __syncthreads();
-        if (i < count) {
-            float before = top;
-            for (int32_t p = 0; p < i; ++p) before = fmaxf(before, tops[p]);
-            const Factors f = factors_of(before, tops[i]);
-            befores[i] = f.before;
-            factors[i] = f.part;
-        }
-        __syncthreads();
-        for (int32_t p = 0; p < count; ++p) {
-            const Factors f = {befores[p], factors[p]};
-            top = fmaxf(top, tops[p]);
-            total = joined(total, part_totals[p], f);
-            const float* sums = in.sums + (at + static_cast<int64_t>(p) * sizes.heads) * d;
-#pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                const int32_t dim = i + j * ATTEND_THREADS;
-                if (dim < d) running[j] = joined(running[j], sums[dim], f);
-            }
-        }
-    }
-    const int64_t out_head = static_cast<int64_t>(in.first_row + row) * sizes.heads + head;
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-        const int32_t dim = i + j * ATTEND_THREADS;
-        if (dim < d) in.out[out_head * d + dim] = gated(running[j], total, in.q[(out_head * 2 + 1) * d + dim]);
-    }
-}
-EXPORT(attention_join)
-
 // Grid (kv_heads, rows), block 128; dynamic shared memory as attend_memory divides it.
 template <class T, int V>
 __device__ __forceinline__ void attention_rows(const KvPages& pages, const AttentionSizes& sizes, const Pass& pass,
@@ -445,22 +418,3 @@ __device__ __forceinline__ void attention_rows(const KvPages& pages, const Atten
     (KvPages pages, AttentionSizes sizes, Pass pass, AttendRows in) {                                           \
         attention_rows<type, V>(pages, sizes, pass, in);                                                        \
     }
-
-ATTENTION_KERNELS(float, f32_v1, 1)
-EXPORT(attention_parts_f32_v1)
-EXPORT(attention_rows_f32_v1)
-ATTENTION_KERNELS(float, f32_v4, 4)
-EXPORT(attention_parts_f32_v4)
-EXPORT(attention_rows_f32_v4)
-ATTENTION_KERNELS(uint16_t, f16_v1, 1)
-EXPORT(attention_parts_f16_v1)
-EXPORT(attention_rows_f16_v1)
-ATTENTION_KERNELS(uint16_t, f16_v4, 4)
-EXPORT(attention_parts_f16_v4)
-EXPORT(attention_rows_f16_v4)
-ATTENTION_KERNELS(int8_t, i8_v1, 1)
-EXPORT(attention_parts_i8_v1)
-EXPORT(attention_rows_i8_v1)
-ATTENTION_KERNELS(int8_t, i8_v4, 4)
-EXPORT(attention_parts_i8_v4)
-EXPORT(attention_rows_i8_v4)
