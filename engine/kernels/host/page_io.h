@@ -35,8 +35,9 @@ u32 page_io_kind(const PageIo* io);
 // Queues a read; flush hands queued ones to the system.
 void page_io_start(PageIo* io, PageRead* read);
 void page_io_flush(PageIo* io);
-// One finished read; null when there is none, or (`wait`) when none is in flight.
-PageRead* page_io_finish(PageIo* io, bool wait);
+// One finished read, or null. `wait`: when none has finished, sleep until so many have (where the system
+// can wait for several), 0 to not wait; then null only when none is in flight.
+PageRead* page_io_finish(PageIo* io, i64 wait);
 // Waits for what is in flight, whose buffers the system still writes, then closes the file.
 void page_io_close(PageIo* io);
 

@@ -21,6 +21,9 @@ constexpr size_t kStack = 128 << 10;
 constexpr i64 kLarge = 4 << 20;
 // The numbers of newer system calls are the same on all architectures.
 constexpr long kSetup = 425, kEnter = 426;
+// Since Linux 5.19: ended reads interrupt no thread that computes, they are taken in with the next call.
+constexpr u32 kCalmRuns = 1u << 8, kSaysSo = 1u << 9;       // IORING_SETUP_COOP_TASKRUN, _TASKRUN_FLAG
+constexpr u32 kOverflows = 1u << 1, kHasEnded = 1u << 2;  // IORING_SQ_CQ_OVERFLOW, _TASKRUN
 
 long enter(int ring, u32 submit, u32 least, u32 flags) {
   return syscall(kEnter, ring, submit, least, flags, nullptr, 0);
@@ -41,6 +44,7 @@ struct Uring {
   u32* tail;
   u32 mask;
   u32* array;
+  u32* flags;
   u32* done_head;
   u32* done_tail;
   u32 done_mask;
@@ -55,7 +59,12 @@ struct Uring {
 bool uring_open(Uring* u, i64 depth) {
   io_uring_params params;
   memset(&params, 0, sizeof(params));
+  params.flags = kCalmRuns | kSaysSo;
   u->ring = (int)syscall(kSetup, (u32)depth, &params);
+  if (u->ring < 0 && errno == EINVAL) {  // an older kernel
+    memset(&params, 0, sizeof(params));
+    u->ring = (int)syscall(kSetup, (u32)depth, &params);
+  }
   if (u->ring < 0) return false;
   const size_t submit = params.sq_off.array + params.sq_entries * sizeof(u32);
   const size_t done = params.cq_off.cqes + params.cq_entries * sizeof(io_uring_cqe);
@@ -79,6 +88,7 @@ bool uring_open(Uring* u, i64 depth) {
   u->tail = (u32*)(base + params.sq_off.tail);
   u->mask = *(u32*)(base + params.sq_off.ring_mask);
   u->array = (u32*)(base + params.sq_off.array);
+  u->flags = (u32*)(base + params.sq_off.flags);
   u->done_head = (u32*)(base + params.cq_off.head);
   u->done_tail = (u32*)(base + params.cq_off.tail);
   u->done_mask = *(u32*)(base + params.cq_off.ring_mask);
@@ -122,7 +132,11 @@ void uring_flush(Uring* u) {
 
 PageRead* uring_take(Uring* u) {
   const u32 head = *u->done_head;
-  if (head == __atomic_load_n(u->done_tail, __ATOMIC_ACQUIRE)) return nullptr;
+  if (head == __atomic_load_n(u->done_tail, __ATOMIC_ACQUIRE)) {
+    if (!(__atomic_load_n(u->flags, __ATOMIC_RELAXED) & (kHasEnded | kOverflows))) return nullptr;
+    enter(u->ring, 0, 0, IORING_ENTER_GETEVENTS);
+    if (head == __atomic_load_n(u->done_tail, __ATOMIC_ACQUIRE)) return nullptr;
+  }
   const io_uring_cqe* entry = &u->done[head & u->done_mask];
   PageRead* read = (PageRead*)entry->user_data;
   read->result = entry->res;
@@ -308,15 +322,16 @@ void page_io_flush(PageIo* io) {
   if (io->crew == nullptr) uring_flush(&io->uring);
 }
 
-PageRead* page_io_finish(PageIo* io, bool wait) {
+PageRead* page_io_finish(PageIo* io, i64 wait) {
   if (io->in_flight == 0) return nullptr;
+  if (wait > io->in_flight) wait = io->in_flight;
   PageRead* read = nullptr;
   if (io->crew != nullptr) {
-    read = crew_take(io->crew, wait);
+    read = crew_take(io->crew, wait > 0);
   } else {
-    while ((read = uring_take(&io->uring)) == nullptr && wait) {
+    while ((read = uring_take(&io->uring)) == nullptr && wait > 0) {
       uring_flush(&io->uring);
-      enter(io->uring.ring, 0, 1, IORING_ENTER_GETEVENTS);
+      enter(io->uring.ring, 0, (u32)wait, IORING_ENTER_GETEVENTS);
     }
   }
   if (read != nullptr) io->in_flight -= 1;
@@ -324,7 +339,7 @@ PageRead* page_io_finish(PageIo* io, bool wait) {
 }
 
 void page_io_close(PageIo* io) {
-  while (page_io_finish(io, true) != nullptr) {
+  while (page_io_finish(io, 1) != nullptr) {
   }
   if (io->crew != nullptr) {
     crew_close(io->crew);

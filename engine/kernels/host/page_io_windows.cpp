@@ -119,15 +119,15 @@ void page_io_start(PageIo* io, PageRead* read) {
 
 void page_io_flush(PageIo*) {}
 
-PageRead* page_io_finish(PageIo* io, bool wait) {
+PageRead* page_io_finish(PageIo* io, i64 wait) {
   if (io->in_flight == 0) return NULL;
-  PageRead* read = finish(io, wait);
+  PageRead* read = finish(io, wait > 0);
   if (read != NULL) io->in_flight -= 1;
   return read;
 }
 
 void page_io_close(PageIo* io) {
-  while (page_io_finish(io, true) != NULL) {
+  while (page_io_finish(io, 1) != NULL) {
   }
   close_files(io);
   free(io);

@@ -22,6 +22,7 @@ constexpr i64 kQueue = 1 << 16;    // requested rows that wait
 constexpr i64 kHeads = 1024;       // of the lists of spans, by page
 constexpr i64 kMostRows = 4096;    // requested rows that reads in flight will bring
 constexpr i32 kTries = 2;
+constexpr i64 kMostAwaited = 32;  // reads at once: fewer wake-ups, and others stay in flight meanwhile
 
 struct Span {
   PageRead read;
@@ -223,7 +224,7 @@ static bool give_to(RowReader* r, Missing* m, const Span* span) {
 
 // Takes one finished read in; false when none has finished. `m`: what is being collected, or null.
 // A failed read whose rows are being collected is tried again; `failed` is set when that failed too.
-static bool take_finished(RowReader* r, Missing* m, bool wait, bool* failed) {
+static bool take_finished(RowReader* r, Missing* m, i64 wait, bool* failed) {
   PageRead* read = page_io_finish(r->io, wait);
   if (read == nullptr) return false;
   Span* span = (Span*)read;
@@ -264,7 +265,7 @@ static void start_queued(RowReader* r) {
 
 static void advance(RowReader* r) {
   bool failed = false;
-  while (take_finished(r, nullptr, false, &failed)) {
+  while (take_finished(r, nullptr, 0, &failed)) {
   }
   start_queued(r);
 }
@@ -290,8 +291,8 @@ static i32 collect_missing(RowReader* r, Missing* m) {
     }
     if (next == m->count) start_queued(r);
     page_io_flush(r->io);
-    take_finished(r, m, true, &failed);
-    while (m->left && !failed && take_finished(r, m, false, &failed)) {
+    take_finished(r, m, m->left < kMostAwaited ? m->left : kMostAwaited, &failed);
+    while (m->left && !failed && take_finished(r, m, 0, &failed)) {
     }
   }
   r->figures.wait_ns += now_ns() - began;
@@ -304,7 +305,7 @@ static i32 collect(RowReader* r, const i64* rows, i64 count, u8* out) {
   if (!are_inside(r, rows, count)) return kWrongShape;
   if (!make_room(r, count)) return kOutOfMemory;
   bool failed = false;
-  while (take_finished(r, nullptr, false, &failed)) {
+  while (take_finished(r, nullptr, 0, &failed)) {
   }
   Missing m = {r->keys, r->is_done, 0, 0, out};
   for (i64 i = 0; i < count; ++i) {
