@@ -91,8 +91,8 @@ def _run(job: dict[str, object], limit_bytes: int | None) -> Report:
         peak = None
     else:
         with memory_group(limit_bytes) as group:
-            done = subprocess.run(  # one thread, and the group must come before Python
-                command, check=False, capture_output=True, text=True, preexec_fn=group.join
+            done = subprocess.run(
+                group.inside(command), check=False, capture_output=True, text=True
             )
             peak = group.peak_bytes
     if done.returncode:
@@ -129,6 +129,7 @@ def _child(job: dict[str, object]) -> Report:
             "load_s": round(load_s, 2),
             "prompt_per_s": round(statistics.median(s.prompt_per_s for s in speeds), 2),
             "decode_per_s": round(speeds[-1].decode_per_s, 2),
+            "steps": gen - 1,
             "disk": as_object(speeds[-1].disk, gen - 1),
             "kept": tier.kept.num_bytes if tier is not None else 0,
             "is_copy": tier.kept.is_copy if tier is not None else False,
@@ -175,34 +176,51 @@ def _drop_cached(path: Path) -> None:
 
 
 def _table(reports: dict[str, Report]) -> str:
-    lines = [
-        "| mode | memory limit, GB | load, s | prompt, tokens/s | decode, tokens/s | read a token, MB "
-        "| waited a token, ms | kept, GB | guesses right | peak of loading / after it |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for name, report in reports.items():
-        if "error" in report:
-            lines.append(f"| {name} | | | failed: {report['error']} | | | | | | |")
-            continue
-        disk = report["disk"]
-        experts = disk.get("experts", {}) if isinstance(disk, dict) else {}
-        gen = max(int(experts.get("reads", 0)), 0)
-        limit = report["limit"]
-        lines.append(f"| {name} | {int(str(limit)) / 1e9:.2f} |" if limit else f"| {name} | none |")
-        lines[-1] += (
-            f" {report['load_s']} | {report['prompt_per_s']} | {report['decode_per_s']} |"
-            f" {experts['bytes'] / 1e6 / 23:.1f} |"
-            if gen
-            else f" {report['load_s']} | {report['prompt_per_s']} | {report['decode_per_s']} | |"
-        )
-        waited = experts.get("waited_ms_per_token")
-        guess = report["guess"]
-        share = float(str(report["load_peak"])) / float(str(report["load_now"]))
-        lines[-1] += (
-            f" {waited if waited is not None else ''} | {int(str(report['kept'])) / 1e9:.2f} |"
-            f" {f'{float(str(guess)):.0%}' if guess is not None else ''} | {share:.3f} |"
-        )
+    columns = (
+        "mode",
+        "memory, GB",
+        "load, s",
+        "prompt, tokens/s",
+        "decode, tokens/s",
+        "experts read a token, MB",
+        "waited a token, ms",
+        "page faults a token",
+        "kept, GB",
+        "guesses right",
+        "peak while loading, GB",
+        "at the end, GB",
+    )
+    lines = [f"| {' | '.join(columns)} |", "| --- |" + " ---: |" * (len(columns) - 1)]
+    lines += [f"| {' | '.join(_row(name, report))} |" for name, report in reports.items()]
     return "\n".join(lines) + "\n"
+
+
+def _row(name: str, report: Report) -> list[str]:
+    if "error" in report:
+        return [name, f"failed: {report['error']}", *[""] * 10]
+    disk = report["disk"]
+    assert isinstance(disk, dict)  # noqa: S101  # our own report
+    experts, pages = disk.get("experts", {}), disk.get("pages", {})
+    steps = int(str(report["steps"]))
+
+    def number(value: object, scale: float, digits: int) -> str:
+        return "" if value is None else f"{float(str(value)) / scale:.{digits}f}"
+
+    guess = report["guess"]
+    return [
+        name,
+        number(report["limit"], 1e9, 2) or "all",
+        f"{report['load_s']}",
+        f"{report['prompt_per_s']}",
+        f"{report['decode_per_s']}",
+        number(experts.get("bytes"), 1e6 * steps, 1),
+        number(experts.get("waited_ms_per_token"), 1, 1),
+        number(pages.get("reads"), steps, 1),
+        number(report["kept"], 1e9, 2) + (" copied" if report["is_copy"] else ""),
+        "" if guess is None else f"{float(str(guess)):.0%}",
+        number(report["load_peak"], 1e9, 2),
+        number(report["peak"], 1e9, 2),
+    ]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A control group with a memory limit for child processes, below the group of this process.
 
     with memory_group(limit_bytes) as group:
-        subprocess.run(command, preexec_fn=group.join)
+        subprocess.run(group.inside(command))
 
 Needs the right to make groups (root, or a delegated group). Version 1 and 2; Linux only.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +34,17 @@ class MemoryGroup:
     folder: Path
     is_version_2: bool
 
-    def join(self) -> None:
-        """Put this process into the group; for a child before it runs its program."""
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """A command that enters the group and then runs this one in its place."""
+        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self._processes), *command]
+
+    def add(self, pid: int) -> None:
+        """Move a process into the group; what it holds already stays counted elsewhere."""
+        self._processes.write_text(str(pid))
+
+    @property
+    def _processes(self) -> Path:
+        return self.folder / "cgroup.procs"
 
     @property
     def peak_bytes(self) -> int | None:

@@ -39,6 +39,7 @@ from app.i18n.translate import Translations
 from app.look.look import Look
 from bench.app_chat import Engine, Shell
 from engine.core.language import Language
+from tools.small_pictures import make_small
 
 QUESTIONS = {
     Language.ENGLISH: (
@@ -324,6 +325,7 @@ def main() -> None:
                         parts = ["app-chat", title, language.value, theme.value]
                         file = "-".join(part for part in parts if part) + suffix + ".png"
                         shown.grab().save(str(options.out / file))
+                        make_small(options.out / file)
                         view.pane.stop()
                         view.close()
                         service.close()

@@ -1,4 +1,4 @@
-"""Takes pictures of the monitor and of each page of the settings: English and light, Chinese and dark.
+"""Takes pictures of the monitor and of each page of the settings, in both languages and both themes.
 
     python -m tools.monitor_pictures                       # docs/images, all that is kept there
     python -m tools.monitor_pictures OUT --language zh --dark
@@ -10,9 +10,9 @@ The engine with the bundled model really runs; the large model in the list is ma
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tools.small_pictures import make_small
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
@@ -41,9 +43,13 @@ def main() -> int:
     options = parser.parse_args()
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     if options.out is None:
-        for more in ((), ("--language", "zh", "--dark")):
+        for language, theme in itertools.product(("en", "zh"), ((), ("--dark",))):
             subprocess.run(
-                [sys.executable, "-m", "tools.monitor_pictures", str(IMAGES), *more],
+                [
+                    *(sys.executable, "-m", "tools.monitor_pictures", str(IMAGES)),
+                    *("--language", language),
+                    *theme,
+                ],
                 cwd=ROOT,
                 check=True,
             )
@@ -207,11 +213,7 @@ def _hide_places(widget: QWidget) -> None:
 def _save(widget: QWidget, path: Path) -> None:
     _hide_places(widget)
     widget.grab().save(str(path))
-    convert = shutil.which("convert")
-    if convert is not None:
-        subprocess.run(
-            [convert, str(path), "-strip", "+dither", "-colors", "200", f"png8:{path}"], check=False
-        )
+    make_small(path)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ the bundled model.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -16,11 +17,12 @@ import time
 from pathlib import Path
 
 from tests.support.desktop import Desktop, end, missing, wait_until
+from tools.small_pictures import make_small
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 # Language, theme.
-SETS = (("en", "light"), ("zh", "dark"))
+SETS = tuple(itertools.product(("en", "zh"), ("light", "dark")))
 _SETTLED_S = 1.5
 
 
@@ -96,6 +98,7 @@ def _take_signs(path: Path) -> None:
 
 def _crop(path: Path, geometry: str) -> None:
     subprocess.run(["convert", str(path), "-crop", geometry, "+repage", str(path)], check=True)
+    make_small(path)
 
 
 if __name__ == "__main__":

@@ -14,13 +14,15 @@ others' threads. Text comes in batches, at most 30 a second.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.chat.activity import Activity, ModelFacts, Phase
 from app.chat.answer_run import AnswerRun, Job, growing_again
+from app.chat.conversation_row import ConversationRow
+from app.chat.deletions import Deletions
 from app.chat.draft_files import DraftFiles
 from app.chat.engine_side import EngineSide
 from app.chat.request_body import request_body
@@ -91,10 +93,10 @@ class ChatController(QObject):
         """
         super().__init__(parent)
         self._store, self._engine = store, engine
-        self._conversation = conversation
         self._tree = store.tree(conversation.id)
+        self._row = ConversationRow(store, conversation, self._tree)
+        self._deletions = Deletions(self._tree, store, self._put)
         self._run: AnswerRun | None = None
-        self._deleted: _Deleted | None = None
         self._activity = Activity()
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
@@ -104,18 +106,14 @@ class ChatController(QObject):
         self._files.refused.connect(self.refused)
         self._files.pending_changed.connect(self.attachments_pending)
         self._files.counted.connect(self._note_count)
-        self._forget_deleted()
-        leaf = conversation.active_leaf
-        if leaf is not None and leaf not in self._tree:  # a damaged file
-            newest = [message.id for message in self._tree][-1:]
-            self._conversation = replace(conversation, active_leaf=newest[0] if newest else None)
+        self._deletions.forget()
 
     # -- what is there ---------------------------------------------------------------------------
 
     @property
     def conversation(self) -> Conversation:
         """Title, settings, draft and the end of the shown path."""
-        return self._conversation
+        return self._row.value
 
     @property
     def activity(self) -> Activity:
@@ -129,7 +127,7 @@ class ChatController(QObject):
 
     def path(self) -> list[Message]:
         """The shown messages, from the first to the last; growing ones with what they have."""
-        path = self._tree.path(self._conversation.active_leaf)
+        path = self._tree.path(self.conversation.active_leaf)
         return [self.message(message.id) for message in path]
 
     def message(self, message_id: str) -> Message:
@@ -165,8 +163,8 @@ class ChatController(QObject):
             return self._refuse("nothing_to_send", "There is nothing to send yet.")
         message = Message(
             id=new_id(),
-            conversation_id=self._conversation.id,
-            parent_id=self._conversation.active_leaf,
+            conversation_id=self.conversation.id,
+            parent_id=self.conversation.active_leaf,
             role=Role.USER,
             text=draft.text,
             attachments=draft.attachments,
@@ -230,7 +228,7 @@ class ChatController(QObject):
             return self._refuse("nothing_to_send", "There is nothing to send yet.")
         new = Message(
             id=new_id(),
-            conversation_id=self._conversation.id,
+            conversation_id=self.conversation.id,
             parent_id=old.parent_id,
             role=old.role,
             text=storable(text),
@@ -252,23 +250,11 @@ class ChatController(QObject):
         """
         if not self._may_ask() or message_id not in self._tree:
             return False
-        self._forget_deleted()
-        before, message = self._conversation, self._tree.get(message_id)
         versions = self.siblings(message_id)
-        place = versions.index(message_id)
-        self._deleted = _Deleted(message, before.active_leaf, before.title)
-        # Its attachments stay until it cannot be brought back any more.
-        self._put(
-            Message(
-                id=message.id,
-                conversation_id=message.conversation_id,
-                parent_id=message.parent_id,
-                role=message.role,
-                state=MessageState.DELETED,
-                attachments=message.attachments,
-                created_at=message.created_at,
-            )
-        )
+        if message_id not in versions:  # it is deleted already
+            return False
+        before, place = self.conversation, versions.index(message_id)
+        self._deletions.take_out(message_id, before.active_leaf, before.title)
         is_last = before.active_leaf == message_id
         if is_last and len(versions) > 1:
             self._show(self._tree.leaf_below(versions[place - 1] if place else versions[1]))
@@ -277,32 +263,22 @@ class ChatController(QObject):
 
     def undo_delete(self) -> None:
         """Bring back the message that was deleted last; nothing when that is not possible."""
-        deleted, self._deleted = self._deleted, None
+        deleted = self._deletions.bring_back()
         if deleted is None:
             return
-        self._put(deleted.message)
         if self._run is None and deleted.active_leaf is not None:
-            shown = self._tree.path(self._conversation.active_leaf)
+            shown = self._tree.path(self.conversation.active_leaf)
             if deleted.message not in shown:  # another version was shown instead
                 self._show(deleted.active_leaf)
         self._note_deletion(title=deleted.title)
 
     def _note_deletion(self, title: str | None = None) -> None:
-        if not self._conversation.has_own_title:
+        if not self.conversation.has_own_title:
             first = next(iter(self.path()), None)
-            self._change(title=_title_from(first) if title is None else title, is_urgent=True)
+            self._row.change(title=_title_from(first) if title is None else title, is_urgent=True)
         self.path_changed.emit()
         self.listing_changed.emit()
-        self.conversation_changed.emit(self._conversation)
-
-    def _forget_deleted(self) -> None:
-        """What is in deleted messages' attachments goes; they cannot be brought back any more."""
-        self._deleted = None
-        for message in list(self._tree):
-            if message.is_deleted and message.attachments:
-                for attachment in message.attachments:
-                    self._store.drop_attachment(attachment.id)
-                self._put(replace(message, attachments=()))
+        self.conversation_changed.emit(self.conversation)
 
     def show_version(self, message_id: str) -> None:
         """Show this version of a message, and the newest messages below it."""
@@ -322,32 +298,32 @@ class ChatController(QObject):
         """Give it a title; an empty one brings back the first line."""
         title = " ".join(storable(title).split())
         if title:
-            self._change(title=title, has_own_title=True)
+            self._row.change(title=title, has_own_title=True)
         else:
             first = next(iter(self.path()), None)
-            self._change(title=_title_from(first), has_own_title=False)
+            self._row.change(title=_title_from(first), has_own_title=False)
         self.listing_changed.emit()
-        self.conversation_changed.emit(self._conversation)
+        self.conversation_changed.emit(self.conversation)
 
     def set_settings(self, settings: ConversationSettings) -> None:
         """System prompt, thinking level, sampling: from the next answer on."""
-        if settings != self._conversation.settings:
-            self._change(settings=settings)
-            self.conversation_changed.emit(self._conversation)
+        if settings != self.conversation.settings:
+            self._row.change(settings=settings)
+            self.conversation_changed.emit(self.conversation)
 
     # -- the draft -------------------------------------------------------------------------------
 
     @property
     def draft(self) -> Draft:
         """What has not been sent yet."""
-        return self._conversation.draft
+        return self.conversation.draft
 
     def set_draft_text(self, text: str) -> None:
         """Keep what is being written; cheap enough for every key press."""
         was_blank = self.is_blank
         text = storable(text)
         if text != self.draft.text:
-            self._change(draft=replace(self.draft, text=text))
+            self._row.change(draft=replace(self.draft, text=text))
         if was_blank != self.is_blank:
             self.listing_changed.emit()
 
@@ -374,17 +350,11 @@ class ChatController(QObject):
     @property
     def is_blank(self) -> bool:
         """Whether there is nothing in it worth keeping."""
-        conversation = self._conversation
-        return (
-            conversation.active_leaf is None
-            and conversation.draft.is_empty
-            and not conversation.has_own_title
-            and not len(self._tree)
-        )
+        return self._row.is_blank
 
     def replace_conversation(self, conversation: Conversation) -> None:
         """Take over what the service changed (deleted or brought back)."""
-        self._conversation = replace(self._conversation, deleted_at=conversation.deleted_at)
+        self._row.value = replace(self._row.value, deleted_at=conversation.deleted_at)
 
     def shut_down(self) -> None:
         """End the answer at once and keep what it has; for the app's end."""
@@ -405,7 +375,7 @@ class ChatController(QObject):
     def _set_attachments(self, attachments: tuple[Attachment, ...]) -> None:
         if attachments != self.draft.attachments:
             was_blank = self.is_blank
-            self._change(draft=replace(self.draft, attachments=attachments))
+            self._row.change(draft=replace(self.draft, attachments=attachments))
             self.draft_changed.emit(self.draft)
             if was_blank != self.is_blank:
                 self.listing_changed.emit()
@@ -429,17 +399,17 @@ class ChatController(QObject):
             self._put(question)
         answer = Message(
             id=new_id(),
-            conversation_id=self._conversation.id,
+            conversation_id=self.conversation.id,
             parent_id=question.id,
             role=Role.ASSISTANT,
             state=MessageState.GROWING,
         )
-        title = self._conversation.title
-        if not self._conversation.has_own_title and not title:
+        title = self.conversation.title
+        if not self.conversation.has_own_title and not title:
             title = _title_from(question)
-        is_new_title = title != self._conversation.title
+        is_new_title = title != self.conversation.title
         self._put(answer)
-        self._change(
+        self._row.change(
             title=title,
             active_leaf=answer.id,
             updated_at=time.time(),
@@ -448,13 +418,13 @@ class ChatController(QObject):
         )
         self.listing_changed.emit()
         if is_new_title:
-            self.conversation_changed.emit(self._conversation)
+            self.conversation_changed.emit(self.conversation)
         self._answer(answer, continues=False)
 
     def _answer(self, message: Message, *, continues: bool) -> None:
         """Begin, or go on with, an answer whose message is the end of the shown path."""
         self._put(message)
-        settings, store = self._conversation.settings, self._store
+        settings, store = self.conversation.settings, self._store
         path = tuple(self._tree.path(message.id))
         asked = path[:-1]
 
@@ -479,39 +449,8 @@ class ChatController(QObject):
         self._store.put_message(message)
 
     def _show(self, leaf_id: str) -> None:
-        if self._conversation.active_leaf != leaf_id:
-            self._change(active_leaf=leaf_id)
-
-    def _change(
-        self,
-        *,
-        title: str | None = None,
-        has_own_title: bool | None = None,
-        active_leaf: str | None = None,
-        settings: ConversationSettings | None = None,
-        draft: Draft | None = None,
-        updated_at: float | None = None,
-        is_urgent: bool = False,
-    ) -> None:
-        now = self._conversation
-        self._conversation = replace(
-            now,
-            title=now.title if title is None else title,
-            has_own_title=now.has_own_title if has_own_title is None else has_own_title,
-            active_leaf=now.active_leaf if active_leaf is None else active_leaf,
-            settings=now.settings if settings is None else settings,
-            draft=now.draft if draft is None else draft,
-            updated_at=now.updated_at if updated_at is None else updated_at,
-        )
-        if not self.is_blank or self._is_stored():
-            self._store.put_conversation(self._conversation, is_urgent=is_urgent)
-
-    def _is_stored(self) -> bool:
-        try:
-            self._store.conversation(self._conversation.id)
-        except KeyError:
-            return False
-        return True
+        if self.conversation.active_leaf != leaf_id:
+            self._row.change(active_leaf=leaf_id)
 
     # -- the clock -------------------------------------------------------------------------------
 
@@ -537,7 +476,7 @@ class ChatController(QObject):
         self._timer.stop()
         self._run = None
         self._tree.put(message)
-        self._change(updated_at=time.time(), is_urgent=True)
+        self._row.change(updated_at=time.time(), is_urgent=True)
         self.message_changed.emit(message.id)
         self.answer_ended.emit(message.id)
         self._note_activity()
@@ -553,15 +492,6 @@ class ChatController(QObject):
         if activity != self._activity:
             self._activity = activity
             self.activity_changed.emit(activity)
-
-
-@dataclass(frozen=True, slots=True)
-class _Deleted:
-    """What `undo_delete` needs."""
-
-    message: Message
-    active_leaf: str | None
-    title: str
 
 
 def _title_from(message: Message | None) -> str:

@@ -29,7 +29,7 @@ from engine.core.config import Effort
 JsonObject = dict[str, object]
 ContentOf = Callable[[str], Content | None]
 
-# The engine takes no more in one request (spec of its API); the latest ones are sent.
+# The engine takes no more in one request; the latest ones are sent.
 MAX_PICTURES = 32
 NOT_ANSWERED = "error: the call was not finished"
 

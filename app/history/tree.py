@@ -4,7 +4,7 @@
     tree.siblings(message_id) the versions of one message, oldest first, itself included
 
 A deleted message stays as a place in the tree, so what follows it keeps its parent; it is neither shown
-nor sent. Holds data only; `HistoryStore` keeps it on disk.
+nor sent, and the versions beside it are reached from what follows it. Holds data only; `HistoryStore` keeps it on disk.
 """
 
 from __future__ import annotations
@@ -65,9 +65,31 @@ class MessageTree:
         return tuple(self._children.get(message_id, ()))
 
     def siblings(self, message_id: str) -> tuple[str, ...]:
-        """Ids of all versions of this message, oldest first, its own among them."""
-        versions = self.children(self.get(message_id).parent_id)
-        return tuple(other for other in versions if not self._by_id[other].is_deleted)
+        """Ids of all versions of this message, oldest first, its own among them.
+
+        Of a deleted message what follows it stands in its place, among its versions.
+        """
+        parent_id, seen = self.get(message_id).parent_id, {message_id}
+        while parent_id in self._by_id and parent_id not in seen:
+            parent = self._by_id[parent_id]
+            if not parent.is_deleted:
+                break
+            seen.add(parent.id)
+            parent_id = parent.parent_id
+        return tuple(self._living_after(parent_id))
+
+    def _living_after(self, message_id: str | None) -> Iterator[str]:
+        """The first messages below this one that are not deleted, on each branch."""
+        waiting, seen = list(reversed(self.children(message_id))), set[str]()
+        while waiting:
+            current = waiting.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            if not self._by_id[current].is_deleted:
+                yield current
+            else:
+                waiting += reversed(self.children(current))
 
     def leaf_below(self, message_id: str) -> str:
         """The end of the newest path through this message."""

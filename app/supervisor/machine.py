@@ -9,7 +9,6 @@ Only the front process is looked after: the engine itself starts its model proce
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, field, replace
 
 from app.supervisor.events import (
@@ -44,43 +43,14 @@ from app.supervisor.events import (
     Ticked,
     WatchGone,
 )
+from app.supervisor.pulse import Pulse
 from app.supervisor.reasons import is_final
 from app.supervisor.seen import state_seen
 from app.supervisor.state import Activity, EngineState, Phase, Reason, ReasonCode
+from app.supervisor.steps import After, Force, Step
 
 # So often a start that found its port taken is made anew, to adopt an engine of ours that has it.
 MAX_ADOPTIONS = 1
-
-
-class Step(enum.Enum):
-    """Where the process is; the phase that people see follows from it and from `/status`."""
-
-    NONE = enum.auto()  # no process
-    PREPARING = enum.auto()
-    SPAWNING = enum.auto()
-    STARTING = enum.auto()  # it runs and has not said where it answers
-    ANSWERING = enum.auto()  # it answers, or should
-    ENDING = enum.auto()  # it was asked to end
-    CLEARING = enum.auto()  # it has ended by itself; the rest of its family is cleared away
-    WAITING = enum.auto()  # before the next start after a crash
-
-
-class Force(enum.IntEnum):
-    """How hard the end is asked for."""
-
-    ASKED = 0
-    TERMINATED = 1
-    KILLED = 2
-
-
-class After(enum.Enum):
-    """What comes when the process is gone."""
-
-    REST = enum.auto()  # STOPPED, or FAILED when there is a reason
-    START = enum.auto()
-    ADOPTION = enum.auto()  # look for the one that has the port
-    BACKOFF = enum.auto()
-    FINISH = enum.auto()
 
 
 @dataclass(slots=True)
@@ -104,9 +74,7 @@ class Machine:
     _adoptions: int = 0
     _crashes: list[float] = field(default_factory=list)
     _due_s: float | None = None
-    _sign_s: float = 0.0  # of life: an answer, or the start itself
-    _growth_s: float = 0.0  # when it was last seen to compute
-    _cpu_s: float = 0.0
+    _pulse: Pulse = field(default_factory=Pulse)
     _saves_sessions: bool = False
     _is_asleep: bool = False
     _load_after_sleep: bool = False
@@ -180,7 +148,7 @@ class Machine:
             case Step.NONE | Step.WAITING:
                 return self._prepare(None)
             case Step.ANSWERING if self.state.phase is Phase.FAILED:
-                self._sign_s = self._growth_s = now_s
+                self._pulse.beat(now_s)
                 self.state = replace(self.state, phase=Phase.LOADING, reason=None, progress=None)
                 return [Send(Errand.LOAD), LookNow()]
             case Step.ENDING if self._after is After.REST:
@@ -240,8 +208,7 @@ class Machine:
                     self._show_fresh(Phase.FAILED, event.reason)
             case Spawned():
                 self._go(Step.STARTING, now_s + self.patience.pulse_s)
-                self._sign_s = self._growth_s = now_s
-                self._cpu_s = 0.0
+                self._pulse = Pulse(now_s, now_s)
                 self.state = replace(self.state, pid=event.pid)
             case SpawnFailed():
                 self._go(Step.NONE)
@@ -258,7 +225,7 @@ class Machine:
             self._go(Step.SPAWNING)
             return [Spawn()]
         self._go(Step.ANSWERING)
-        self._sign_s = self._growth_s = now_s
+        self._pulse.beat(now_s)
         running = event.running
         self.state = replace(
             self.state, base_url=running.base_url, pid=running.pid, is_adopted=True
@@ -269,7 +236,7 @@ class Machine:
         if self._step is not Step.STARTING or event.pid != self.state.pid:
             return []
         self._go(Step.ANSWERING)
-        self._sign_s = self._growth_s = now_s
+        self._pulse.beat(now_s)
         self.state = replace(self.state, phase=Phase.LOADING, base_url=event.base_url, reason=None)
         return [LookNow()]
 
@@ -279,7 +246,7 @@ class Machine:
         match event:
             case Heard():
                 if self._step is Step.ANSWERING:
-                    self._sign_s = self._growth_s = now_s
+                    self._pulse.beat(now_s)
                     self._ops = event.status.ops or ""
                     self.state = state_seen(self.state, event.status)
                 return []
@@ -294,9 +261,9 @@ class Machine:
         if self._step is not Step.ANSWERING or self._is_asleep:
             return []
         limits = self.patience.quiet_s, self.patience.silence_s
-        if not self._is_dead(event.cpu_s, limits, now_s):
+        if not self._pulse.is_dead(event.cpu_s, limits, now_s):
             return []
-        reason = Reason(ReasonCode.NO_ANSWER, {"seconds": round(now_s - self._sign_s)})
+        reason = Reason(ReasonCode.NO_ANSWER, {"seconds": round(self._pulse.silent_s(now_s))})
         if self.state.is_adopted:  # not ours to kill without being asked
             self.state = replace(
                 self.state, phase=Phase.FAILED, reason=reason, activity=Activity.NONE
@@ -311,8 +278,8 @@ class Machine:
             case Step.STARTING:
                 self._due_s = now_s + self.patience.pulse_s
                 limits = self.patience.start_quiet_s, self.patience.start_s
-                if not self._is_asleep and self._is_dead(event.cpu_s, limits, now_s):
-                    seconds = round(now_s - self._sign_s)
+                if not self._is_asleep and self._pulse.is_dead(event.cpu_s, limits, now_s):
+                    seconds = round(self._pulse.silent_s(now_s))
                     reason = Reason(ReasonCode.START_HUNG, {"seconds": seconds})
                     return self._crashed(reason, now_s)
                 return []
@@ -326,14 +293,6 @@ class Machine:
             case _:
                 self._due_s = None
                 return []
-
-    def _is_dead(self, cpu_s: float | None, limits: tuple[float, float], now_s: float) -> bool:
-        """Whether a process that does not answer is beyond hope; a busy one uses processor time."""
-        quiet_s, silence_s = limits
-        if cpu_s is not None and cpu_s > self._cpu_s:
-            self._cpu_s, self._growth_s = cpu_s, now_s
-        silent_s = now_s - self._sign_s
-        return silent_s >= silence_s or (silent_s >= quiet_s and now_s - self._growth_s >= quiet_s)
 
     def _errand_done(self, event: ErrandDone, now_s: float) -> list[Effect]:
         match event.errand:
@@ -486,7 +445,7 @@ class Machine:
 
     def _resumed(self, event: Resumed, now_s: float) -> list[Effect]:
         self._is_asleep = False
-        self._sign_s = self._growth_s = now_s
+        self._pulse.beat(now_s)
         if self._step is not Step.ANSWERING:
             return []
         if self._load_after_sleep:

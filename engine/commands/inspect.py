@@ -97,6 +97,13 @@ def _report(
             "parallel": config.parallel,
             "needed_bytes": placement.needed_bytes,
             "private_bytes": placement.private_bytes,
+            "experts": {
+                "mode": placement.experts.mode.value,
+                "kept_bytes": placement.experts.keep_bytes,
+                "ram_bytes": placement.experts.ram_bytes,
+                "disk_bytes": placement.experts.disk_bytes,
+                "looks_ahead": placement.experts.looks_ahead,
+            },
             "parts": [
                 {
                     "name": part.name,

@@ -17,6 +17,7 @@ import mmap
 import os
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,8 @@ from engine.gguf.reader import GgufFile
 Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 
 _PIECE_BYTES = 8 << 20
-_PIECES_AHEAD = 4  # that the disk works on
+_PIECES_AHEAD = 4  # that the disk works on, for each thread
+_THREADS = 4  # a new page is cleared and copied, which takes one processor longer than an SSD reads
 _CAP_IPC_LOCK = 14  # bit of the effective capabilities: locks without a limit
 _STATUS = Path("/proc/self/status")
 
@@ -83,17 +85,22 @@ def keep_ranges(
     pieces = _pieces(wanted)
     total = sum(size for _, size in pieces)
     done = 0
-    for index, (address, size) in enumerate(pieces):
+
+    def keep(index: int) -> int:
+        address, size = pieces[index]
         pages.request(pieces[index : index + _PIECES_AHEAD])
         pages.wait([(address, size)])
-        done += size
-        progress(done, total)
-        if not file.is_private:
-            continue
-        view = file.writable(address, size)
-        # One byte of each page is enough for the system to make the page ours.
-        view[:: mmap.PAGESIZE] = np.array(view[:: mmap.PAGESIZE])
-        file.drop_cached(address, size)
+        if file.is_private:
+            view = file.writable(address, size)
+            # One byte of each page is enough for the system to make the page ours.
+            view[:: mmap.PAGESIZE] = np.array(view[:: mmap.PAGESIZE])
+            file.drop_cached(address, size)
+        return size
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for size in pool.map(keep, range(len(pieces))):
+            done += size
+            progress(done, total)
     if file.is_private:
         return KeepResult(done, is_copy=True)
     result = lock_ranges(wanted, progress, way_back="set expert_mode to mapped")

@@ -26,6 +26,7 @@ IntArray = npt.NDArray[np.int32]
 
 _SMALLER = 0.85  # of the last try, when the card had no room for it
 _TRIES = 24
+_LEAST_MOVES = 2  # of a round: the host may never have to wait for the card
 
 
 @dataclass(slots=True, eq=False)
@@ -169,7 +170,9 @@ class ExpertMemory:
         numbers = [source.num_experts for source in self._sources]
         draft = slots_for(num_bytes, sizes[first:], numbers[first:])
         rest = num_bytes - sum(n * size for n, size in zip(draft, sizes[first:], strict=True))
-        known = None if counts is None else counts[:first]
+        known = (
+            None if counts is None or not any(c.any() for c in counts[:first]) else counts[:first]
+        )
         return [*slots_for(rest, sizes[:first], numbers[:first], known), *draft]
 
     def _new_bank(self, source: ExpertSource, count: int) -> Bank:
@@ -206,6 +209,8 @@ class ExpertMemory:
         ):
             self.cache.admit(self._moving.popleft().swap)
             self.is_dirty = True
+        for _ in range(_LEAST_MOVES):
+            self.move_one()
         self._rounds += 1
         if self._rounds % self._rounds_between_swaps or self._moving:
             return
@@ -220,7 +225,7 @@ class ExpertMemory:
         return bool(self._moving) and self._moving[-1].landed is None
 
     def move_one(self) -> None:
-        """Begin the copy of one chosen expert: while the host would only wait for the card.
+        """Begin the copy of one chosen expert, if one waits: while the host has nothing to do.
 
         Its slot was evicted between passes, and no launch put into a stream since reads it.
         """

@@ -38,6 +38,11 @@ class PagePool:
         """Pages that nobody holds."""
         return len(self._free)
 
+    @property
+    def free_pages(self) -> tuple[int, ...]:
+        """These."""
+        return tuple(self._free)
+
     def allocate(self) -> int:
         """A free page, held once.
 

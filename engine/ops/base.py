@@ -133,6 +133,10 @@ class Ops(ABC):
             draft: those of the draft head, which every drafted token reads.
         """
 
+    def make_room(self) -> bool:
+        """Whether memory was given up, so that a pass that lacked some is worth another try."""
+        return False
+
     # -- passes ----------------------------------------------------------------------------------
 
     def begin_pass(self, plan: PassPlan) -> None:  # noqa: B027  # nothing to do on the host

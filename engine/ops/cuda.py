@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import ModelFileError
+from engine.core.ggml_types import GgmlType
 from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
 from engine.device.base import Device
 from engine.gguf.reader import Tensor
+from engine.kernels.cuda_compile import kernel_files
 from engine.ops.base import FloatArray, IntArray, Limits, Ops, no_kernel_message
 from engine.ops.cuda_experts import CudaExperts
 from engine.ops.cuda_host_arrays import HostArrays
@@ -47,6 +49,7 @@ from engine.ops.weights import (
 _log = logging.getLogger(__name__)
 
 _MOST_PLANS = 128  # views of plans on the card that are kept
+_OTHER_SCRATCH_BYTES = 192 << 20  # groups of rows in mixes and mixers, logits, graphs
 
 
 class CudaOps(Ops):
@@ -69,7 +72,7 @@ class CudaOps(Ops):
         settings: CudaSettings | None = None,
         launches: Callable[[Launcher, Limits], Launches] = make_launches,
     ) -> None:
-        """Load the kernels and start the CPU's threads.
+        """Start the CPU's threads; kernels are loaded when it is known which formats there are.
 
         Args:
             limits: sizes; `threads` are those of the host operations.
@@ -86,7 +89,7 @@ class CudaOps(Ops):
         self._closed = False
         self.host = HostOps(limits)
         self.num_threads = self.host.num_threads
-        device.load_kernels()
+        self._types: set[GgmlType] = set()  # of the model's matrices
         self._launcher = Launcher(device)
         self._space = self._launcher.space
         self._steps = Steps(self._launcher.stream)
@@ -121,6 +124,7 @@ class CudaOps(Ops):
             DeviceMemoryError: the card has no room for it.
         """
         _check_format(tensor)
+        self._types.add(tensor.type)
         return CudaMatrix(tensor, self._space if len(tensor.shape) == 2 else None)
 
     def table(self, tensor: Tensor) -> Matrix:
@@ -145,13 +149,44 @@ class CudaOps(Ops):
         return self._host_arrays.new_block(parts)
 
     def finish_loading(self, layers: Sequence[MoeWeights], draft: Sequence[MoeWeights]) -> None:
-        """Take what is left of the card's memory for experts, and copy those that fit."""
+        """Load the kernels, and take what is left of the card's memory for experts.
+
+        Raises:
+            DeviceError: kernels do not compile or load.
+        """
+        unused = {f"products_{t.name.lower()}" for t in HOST_FORMATS - self._types}
+        self.device.load_kernels([name for name in kernel_files() if name not in unused])
+        groups = [*layers, *draft]
         num_bytes = self.settings.cache_bytes
         if num_bytes is None:
-            self._launches.reserve(self.limits)
             self._space.drop_kept()
+            taken = self.settings.reserve_bytes + self._scratch_bytes(groups)
+            num_bytes = self.device.free_bytes() - taken
+        self.moe_work.prepare(groups, len(draft), num_bytes)
+
+    def _scratch_bytes(self, groups: Sequence[MoeWeights]) -> int:
+        """About what the launches of the largest pass will take: experts' results most of all."""
+        per_row = 0
+        for group in groups:
+            hidden, width = group.down.rows, group.gate.rows
+            per_choice = 4 * hidden + 10 * width  # results; gate, up and their product
+            per_row = max(per_row, group.num_used * per_choice + 4 * hidden + 8 * group.router.rows)
+        return self.limits.max_rows * per_row + _OTHER_SCRATCH_BYTES
+
+    def make_room(self) -> bool:
+        """Give up a part of the slots for experts, when there are any."""
+        return self.moe_work.shrink()
+
+    def give_back(self) -> None:
+        """Give all memory of experts' slots back to other programs; between passes."""
+        self.moe_work.give_back()
+
+    def take_again(self) -> None:
+        """Take the slots again, as many as there is room for now; between passes."""
+        num_bytes = self.settings.cache_bytes
+        if num_bytes is None:
             num_bytes = self.device.free_bytes() - self.settings.reserve_bytes
-        self.moe_work.prepare([*layers, *draft], len(draft), num_bytes)
+        self.moe_work.take_again(num_bytes)
 
     # -- passes ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import numpy as np
 from engine.device.array import DeviceArray
 from engine.ops.cuda_launch import Launcher, pointer
 from engine.ops.cuda_structs import (
+    DeltaGateStruct,
     DeltaInputsStruct,
     DeltaSizesStruct,
     DeltaStateStruct,
@@ -25,6 +26,7 @@ _HEAD_DIMS = (32, 64, 128)  # of which there are kernels; others take the next l
 _COLUMNS = 32  # of a state that a block carries
 _RULE_THREADS = 128
 _WARP = 32
+_FEW_ROWS = 16  # passes of at most so many rows: a block has all columns of a head, and gates them
 _GROUP_ROWS = 1024  # of a long pass: what lies between the kernels is 40 KB a row
 
 Commit = tuple[int, int, int]  # slot, half that is committed, tokens
@@ -60,6 +62,7 @@ class CudaDelta:
         of_pass = pass_struct(plan)
         head_threads = -(-d // _WARP) * _WARP
         num_heads = 2 * weights.num_k_heads + heads
+        dim = _kernel_dim(d)
         for first in range(0, rows, group):
             inputs = DeltaInputsStruct(
                 *(address_of(weights.conv), address_of(weights.a), address_of(weights.dt)),
@@ -73,8 +76,17 @@ class CudaDelta:
                 (head_threads, 1, 1),
                 *(state, sizes, of_pass, inputs),
             )
+            if rows <= min(_FEW_ROWS, group):
+                gate = DeltaGateStruct(z.address, address_of(weights.norm), weights.eps)
+                self._launcher.launch(
+                    f"delta_heads_d{dim}",
+                    (heads, plan.num_sequences, 1),
+                    (4 * dim, 1, 1),
+                    *(state, sizes, of_pass, inputs, gate, pointer(out)),
+                )
+                return
             self._launcher.launch(
-                f"delta_rule_d{_kernel_dim(d)}",
+                f"delta_rule_d{dim}",
                 (heads * -(-d // _COLUMNS), plan.num_sequences, 1),
                 (_RULE_THREADS, 1, 1),
                 *(state, sizes, of_pass, inputs, pointer(out)),

@@ -38,6 +38,7 @@ from engine.ops.weights import MoeWeights
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
 
+_GIVEN_UP = 8  # when memory runs out, one slot of so many
 _READ_ALL = 3  # a layer whose choices are so many times its experts reads nearly all of them
 
 
@@ -193,6 +194,32 @@ class CudaExperts:
             return None
         draft = groups[len(groups) - num_draft :]
         return [*known, *(np.ones(group.router.rows, np.float32) for group in draft)]
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def shrink(self) -> bool:
+        """Give up an eighth of the slots; whether there were any. Between passes."""
+        memory = self.memory
+        if memory is None or not memory.slot_bytes:
+            return False
+        self._launcher.stream.synchronize()
+        memory.take(memory.slot_bytes - memory.slot_bytes // _GIVEN_UP, memory.cache.counts())
+        self._upload_table()
+        return True
+
+    def give_back(self) -> None:
+        """Give up all slots; between passes."""
+        if self.memory is not None:
+            self._launcher.stream.synchronize()
+            self.memory.release()
+            self._upload_table()
+
+    def take_again(self, num_bytes: int) -> None:
+        """Take slots for so many bytes, for the experts that were used most; between passes."""
+        if self.memory is not None:
+            self._launcher.stream.synchronize()
+            self.memory.take(num_bytes, self.memory.cache.counts())
+            self._upload_table()
 
     # -- passes ----------------------------------------------------------------------------------
 

@@ -44,8 +44,15 @@ class Launcher:
         """
         kernel = self._kernels.get(name)
         if kernel is None:
-            kernel = self._kernels[name] = self.device.kernel(name)
+            kernel = self._kernels[name] = self._find(name)
         self.stream.launch(kernel, grid, block, Arguments(*arguments), shared_bytes)
+
+    def _find(self, name: str) -> Kernel:
+        try:
+            return self.device.kernel(name)
+        except KeyError:  # operations without a model: nobody said which formats come
+            self.device.load_kernels()
+            return self.device.kernel(name)
 
     def scratch(self, name: str, num_bytes: int) -> int:
         """Address of memory of undefined content, the same at each call with this name.

@@ -37,9 +37,11 @@ from engine.ops.cuda_product_structs import (
 from engine.ops.weights import Matrix, MoeWeights
 
 _WARP = 32
-_ENOUGH_BLOCKS = (
-    512  # fill a card; with more, blocks take more rows for the codebook that each copies
-)
+# Blocks that fill any card; where there are more, each takes several sets of rows, one while it copies the
+# next, and for the codebook that it copies.
+_ENOUGH_BLOCKS = 1024
+_MOST_SETS = 4
+_MOST_SETS_WITH_CODEBOOK = 8
 _MOST_QUANTISING_BLOCKS = 1 << 16  # beyond, each takes several times
 _MOST_SHARED_BYTES = 48 << 10
 
@@ -372,10 +374,10 @@ class CudaProducts:
         if rows == MANY_ROWS:
             product.block_rows, variant = MANY_MATRIX_ROWS, "many"
         else:
-            at_once, each, variant = THREADS // product.lanes, 1, f"r{rows}"
-            if ggml_type in self._grids:
-                blocks = sum(matrix_rows) * num_tiles // at_once
-                each = max(1, min(8, blocks // _ENOUGH_BLOCKS))
+            at_once, variant = THREADS // product.lanes, f"r{rows}"
+            most = _MOST_SETS_WITH_CODEBOOK if ggml_type in self._grids else _MOST_SETS
+            blocks = sum(matrix_rows) * num_tiles // at_once
+            each = max(1, min(most, blocks // _ENOUGH_BLOCKS))
             product.block_rows = at_once * each
         self._launcher.launch(
             f"product_{ggml_type.name.lower()}_{variant}",

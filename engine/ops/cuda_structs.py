@@ -153,6 +153,12 @@ class DeltaInputsStruct(ctypes.Structure):
     )
 
 
+class DeltaGateStruct(ctypes.Structure):
+    """`DeltaGate` of delta.cu."""
+
+    _fields_ = (("z", _ADDRESS), ("norm", _ADDRESS), ("eps", _FLOAT))
+
+
 class KvPagesStruct(ctypes.Structure):
     """`KvPages` of kv_pages.cuh."""
 

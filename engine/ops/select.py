@@ -20,10 +20,8 @@ _CLASSES = {
     "reference": ("engine.ops.reference", "ReferenceOps"),
     "host": ("engine.ops.host", "HostOps"),
 }
-_DEVICES = {
-    "cuda": ("engine.device.cupy_device", "CupyDevice"),
-    "emulated": ("engine.device.emulated", "EmulatedDevice"),
-}
+_ON_CARD = frozenset({"cuda", "emulated"})
+_EMULATED_BYTES = 2 << 30  # memory of the emulated card
 
 
 def make_ops(name: str, limits: Limits, settings: CudaSettings | None = None) -> Ops:
@@ -40,7 +38,7 @@ def make_ops(name: str, limits: Limits, settings: CudaSettings | None = None) ->
     """
     if name in _CLASSES:
         return _make(name, limits)
-    if name in _DEVICES:
+    if name in _ON_CARD:
         return _make_on_card(name, limits, settings)
     if name != "auto":
         known = ", ".join(OPS_NAMES)
@@ -48,7 +46,7 @@ def make_ops(name: str, limits: Limits, settings: CudaSettings | None = None) ->
     if placement_hybrid.GPU_ENGINE:
         try:
             return _make_on_card("cuda", limits, settings)
-        except (EngineError, ImportError, OSError) as error:
+        except (EngineError, ImportError, OSError) as error:  # no packages, no driver, no card
             _log.warning("The graphics card is not used: %s", error)
     try:
         return _make("host", limits)
@@ -66,16 +64,10 @@ def _make(name: str, limits: Limits) -> Ops:
 
 
 def _make_on_card(name: str, limits: Limits, settings: CudaSettings | None) -> Ops:
-    module_name, class_name = _DEVICES[name]
-    try:
-        device = getattr(importlib.import_module(module_name), class_name)()
-        cuda = importlib.import_module("engine.ops.cuda")
-    except ImportError as error:
-        raise EngineError(
-            f"The packages for graphics cards are not installed ({error}). Run setup again, or use "
-            "the operations `host`.",
-            code="gpu_packages_missing",
-        ) from error
+    cards = importlib.import_module("engine.device.select")
+    cuda = importlib.import_module("engine.ops.cuda")
+    is_emulated = name == "emulated"
+    device = cards.open_emulated(_EMULATED_BYTES) if is_emulated else cards.open_card()
     try:
         ops = cuda.CudaOps(limits, device, settings)
     except BaseException:

@@ -194,6 +194,18 @@ class Sessions:
                 del self._pages[page]
         kept.checkpoint.release()
 
+    def shrink(self) -> int:
+        """Drop half of what is kept, what is missed least first: bytes of states that are free now.
+
+        Their pages go back to the pool (`StateStore.forget_free_pages` gives these to the system).
+        """
+        before = self._used_bytes
+        for place in self._by_value():
+            if self._used_bytes <= before // 2:
+                break
+            self.drop(place)
+        return before - self._used_bytes
+
     def clear(self) -> None:
         """Forget everything."""
         for place in self.tree:

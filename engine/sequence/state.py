@@ -9,6 +9,7 @@ taken from.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from engine.core.errors import InputError, ResourceError
 from engine.device.array import host_copy
+from engine.memory.idle_pages import forget
 from engine.memory.kv_pages import PagePool, PageTable
 from engine.ops.base import Ops
 from engine.ops.pools import DeltaPool, KvPool, PlePool
@@ -70,6 +72,16 @@ class StateStore:
             array[0].nbytes
             for pool in self.kv
             for array in (pool.keys, pool.values, pool.index_raw, pool.index_pooled)
+        )
+
+    def forget_free_pages(self) -> int:
+        """Give memory of pages that nobody holds back to the system: how many bytes."""
+        free, count = self.pages.free_pages, self.pages.num_pages
+        return sum(
+            forget(array, free)
+            for pool in self.kv
+            for array in (getattr(pool, field.name) for field in dataclasses.fields(pool))
+            if isinstance(array, np.ndarray) and len(array) == count
         )
 
     def copy_pages(self, copies: list[tuple[int, int]]) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine import __version__
 from engine.core.config import RunConfig
@@ -34,6 +34,7 @@ from engine.decode.sampling import Sampler
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
 from engine.gguf.reader import GgufFile, Tensor
+from engine.memory.give_back import GiveBack
 from engine.memory.ngram_table import NgramTable
 from engine.memory.ngram_table_modes import drive_kind, measure_table_drive, open_ngram_table
 from engine.model.limits import ModelLimits
@@ -75,6 +76,7 @@ class LoadedModel:
         session_file: where they are kept over a restart; None when that is not wanted.
         drafting: guesses tokens; None when that is not wanted.
         experts: keeps experts in memory, asks the disk for others, counts.
+        caches: what can be given back when memory runs low.
     """
 
     model: Model
@@ -87,6 +89,7 @@ class LoadedModel:
     session_file: SessionFile | None = None
     drafting: Drafting | None = None
     experts: ExpertTier | None = None
+    caches: GiveBack = field(default_factory=GiveBack)
 
     def save(self) -> None:
         """Write what is to be kept over a restart: conversations, counts of drafts and experts."""
@@ -217,6 +220,8 @@ def load_model(
             model.store.pages, placement.session_bytes, model.store.page_bytes
         )
         _open_session_file(loaded, config)
+        loaded.caches.register("warm conversations", loaded.sessions.shrink)
+    loaded.caches.register("unused pages", model.store.forget_free_pages)
     return loaded
 
 

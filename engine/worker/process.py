@@ -18,12 +18,14 @@ from pydantic import ValidationError
 from engine.core.config import RunConfig
 from engine.core.errors import ConfigError, EngineError
 from engine.core.gguf_header import read_model_header
+from engine.core.memory_pressure import system_watch
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.grammar_vocabulary import GrammarVocabulary, LazyVocabulary
 from engine.sequence.scheduler import Scheduler
 from engine.worker.channel import Channel
 from engine.worker.grammars_ahead import GrammarsAhead
 from engine.worker.loading import LoadedModel, load_model
+from engine.worker.memory_guard import MemoryGuard
 from engine.worker.messages import (
     Cancel,
     Failed,
@@ -80,6 +82,7 @@ class Worker:
         self._loaded: LoadedModel | None = None
         self._scheduler: Scheduler | None = None
         self._process = psutil.Process()
+        self._guard: MemoryGuard | None = None
         self._is_quitting = False
         self._outbox = Outbox(channel.send)
 
@@ -101,6 +104,8 @@ class Worker:
 
     def close(self) -> None:
         """Give the model's memory back."""
+        if self._guard is not None:
+            self._guard.close()
         if self._loaded is not None:
             self._loaded.close()
 
@@ -116,6 +121,7 @@ class Worker:
     def _between_layers(self) -> None:
         self._outbox.flush()
         self._obey_all()
+        self._give_back_if_low()
         is_silent = time.monotonic() - self._outbox.last_sent_at >= SIGN_OF_LIFE_S
         if is_silent and self._scheduler is not None:
             self._report_status(self._scheduler)
@@ -160,7 +166,12 @@ class Worker:
             case Hold(request_id, is_held):
                 scheduler.hold(request_id, is_held=is_held)
             case StatusQuery():
+                self._give_back_if_low()
                 self._report_status(scheduler)
+
+    def _give_back_if_low(self) -> None:
+        if self._guard is not None and self._loaded is not None and self._guard.take_alarm():
+            self._loaded.caches.release()
 
     def _load(self, plain_config: dict[str, object]) -> None:
         if self._loaded is not None:
@@ -191,6 +202,13 @@ class Worker:
             new_sampler=self._loaded.new_sampler,
             disk_reads=self._loaded.disk_reads,
         )
+        # With experts on the disk, the system pushes pages out all the time.
+        has_disk = self._loaded.placement.experts.disk_bytes > 0
+        self._guard = MemoryGuard(
+            system_watch(watches_stalls=not has_disk),
+            lambda: self._channel.commands.put(StatusQuery()),
+        )
+        self._guard.start()
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)
         self._send(ready)

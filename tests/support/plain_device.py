@@ -151,11 +151,13 @@ class PlainStream(Stream):
 class PlainDevice(Device):
     """Attributes:
     used_bytes: what is allocated.
+    is_closed: everything was given back.
     """
 
     def __init__(self, total_bytes: int = 1 << 30) -> None:
         self.info = DeviceInfo("plain", (8, 0), 1, total_bytes, 2)
         self.used_bytes = 0
+        self.is_closed = False
 
     def free_bytes(self) -> int:
         return self.info.total_bytes - self.used_bytes
@@ -190,4 +192,4 @@ class PlainDevice(Device):
         pass
 
     def close(self) -> None:
-        pass
+        self.is_closed = True

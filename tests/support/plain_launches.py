@@ -95,13 +95,15 @@ class PlainCalls:
 
     def expert_pairs(self, weights, bank, x, slots, pairs):
         parts = (weights.gate, weights.up, weights.down)
+        layout = bank.layout  # captured launches know addresses, and keep no memory
+        slot_0 = bank.address_of(0)
         rows, where, out = host_view(x), host_view(slots), host_view(pairs)
 
         def matrix(slot: int, index: int) -> Any:
             part = parts[index]
             size = part.rows * row_bytes(part.type, part.columns)
-            assert size == bank.layout.sizes[index]
-            data = _bytes_at(bank.address_of(slot) + bank.layout.offsets[index], size)
+            assert size == layout.sizes[index]
+            data = _bytes_at(slot_0 + slot * layout.slot_bytes + layout.offsets[index], size)
             tensor = Tensor("", part.type, (part.rows, part.columns), data)
             return tensor.dequantise().astype(np.float64)
 

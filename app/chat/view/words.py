@@ -8,6 +8,10 @@ from app.chat.activity import Activity, Phase, Wait
 from app.history.records import MessageStats, Sampling
 from engine.core.config import Effort
 
+# A speed is said of answers that are at least as long as this.
+_LEAST_TOKENS = 8
+_LEAST_S = 0.2
+
 
 def number(value: int) -> str:
     """A count with its separators: 12,400."""
@@ -95,12 +99,24 @@ def speed(per_s: float) -> str:
     return QCoreApplication.translate("ChatWords", "{0} tokens/s").format(shown)
 
 
+def writing_speed(stats: MessageStats) -> str:
+    """How fast an answer was written; empty for one that is too short to say.
+
+    The first token comes with the prompt: of three tokens in a millisecond nobody learns anything.
+    """
+    if stats.generated_per_s <= 0 or stats.generated_tokens < _LEAST_TOKENS:
+        return ""
+    if 0 < stats.generated_s < _LEAST_S:  # 0: not measured; then the speed is that of some seconds
+        return ""
+    return speed(stats.generated_per_s)
+
+
 def stats_line(stats: MessageStats) -> str:
     """Under an answer: how fast, how much context, how many drafts were right."""
     translate = QCoreApplication.translate
     parts: list[str] = []
-    if stats.generated_per_s > 0:
-        parts.append(speed(stats.generated_per_s))
+    if shown_speed := writing_speed(stats):
+        parts.append(shown_speed)
     if stats.context_used:
         used = number(stats.context_used)
         parts.append(
@@ -136,10 +152,10 @@ def stats_details(stats: MessageStats) -> str:
             number(stats.generated_tokens), number(stats.thinking_tokens)
         )
     )
-    if stats.generated_per_s > 0:
+    if shown_speed := writing_speed(stats):
         lines.append(
             translate("ChatWords", "Writing: {0}, {1}").format(
-                duration(stats.generated_s), speed(stats.generated_per_s)
+                duration(stats.generated_s), shown_speed
             )
         )
     if stats.draft_tokens:

@@ -1,10 +1,11 @@
 // Gated DeltaNet (spec 4.4): convolution, gates, the delta rule as a recurrence, gated norm, and commits.
 //
 // delta_prepare makes a pass's inputs (convolved, normalised, gated) and moves the convolution's history;
-// delta_rule carries each head's state through the rows of each sequence; delta_output norms and gates. The
-// state [dk, dv] of a head falls into independent columns: a block of 4 warps holds 32 of them in registers,
-// a quarter of the rows in each warp, and reads and writes memory once a pass, however many rows. After each row
-// it also predicts for the next row's key, so a row is one walk over the registers and one barrier.
+// delta_rule carries each head's state through the rows of each sequence; delta_output norms and gates, and
+// delta_heads does both for few rows, with the same bits. The state [dk, dv] of a head falls into independent
+// columns: 4 warps hold 32 of them in registers, a quarter of the rows in each warp, and read and write memory
+// once a pass, however many rows. After each row they also predict for the next row's key, so a row is one walk
+// over the registers and one barrier.
 //
 // The chunked form of the specification is not used: in float32 it takes more multiply-adds than the recurrence (at
 // best 4.2 against 3.1 million for a head and 64 rows of 128 x 128), and the recurrence gives the same bits wherever a
@@ -104,7 +105,7 @@ KERNEL(delta_prepare)(DeltaState pool, DeltaSizes sizes, Pass pass, DeltaInputs 
 }
 EXPORT(delta_prepare)
 
-constexpr int STATE_WARPS = 4;  // warps of a block: each holds a quarter of the state's rows
+constexpr int STATE_WARPS = 4;  // that share 32 columns: each holds a quarter of the state's rows
 constexpr int STATE_COLUMNS = WARP_SIZE;
 constexpr int STAGED_ROWS = 8;  // rows of a sequence whose inputs lie in shared memory at once
 
@@ -118,21 +119,42 @@ struct DeltaRows {
     int32_t q_stride, k_stride, v_stride, gate_stride;
     int32_t count;
     float* out;  // null in a commit
+    const float* z;     // gates beside out: out is normed and gated; null: it is not
+    const float* norm;  // [d], with z
+    float eps;
     int32_t out_stride;
 };
 
-// Carries 32 columns from `start` on of one head's state [d, d] through the rows. PART = rows of the state that
-// one warp holds: 4 * PART >= d. Block: STATE_WARPS warps.
-template <int PART>
+// Norms and gates one row of one head: each lane has the columns lane + 32 j.
+template <int TILES>
+__device__ __forceinline__ void output_row(const DeltaRows& rows, int32_t d, int32_t row, float (&values)[TILES]) {
+    const int lane = lane_index();
+    float squares = 0.0f;
+#pragma unroll
+    for (int j = 0; j < TILES; ++j) squares += warp_sum(values[j] * values[j]);
+    const float scale = inverse_rms(squares, d, rows.eps);
+    const int64_t at = static_cast<int64_t>(row) * rows.out_stride;
+#pragma unroll
+    for (int j = 0; j < TILES; ++j) {
+        const int32_t i = lane + WARP_SIZE * j;
+        if (i < d) rows.out[at + i] = values[j] * scale * rows.norm[i] * sigmoid(rows.z[at + i]);
+    }
+}
+
+// Carries TILES * 32 columns from `start` on of one head's state [d, d] through the rows. PART = rows of the state
+// that one warp holds: 4 * PART >= d. Block: TILES * STATE_WARPS warps. Norm and gate only where TILES holds all columns.
+template <int PART, int TILES>
 __device__ __forceinline__ void delta_columns(const DeltaRows& rows, int32_t d, int32_t start, const float* from,
                                               float* to) {
     constexpr int DIM = STATE_WARPS * PART;
     __shared__ __align__(16) float keys[STAGED_ROWS + 1][DIM];  // one more: of the row that comes next
     __shared__ __align__(16) float queries[STAGED_ROWS][DIM];
-    __shared__ float values[STAGED_ROWS][STATE_COLUMNS];
+    constexpr int COLUMNS = TILES * STATE_COLUMNS;
+    __shared__ float values[STAGED_ROWS][COLUMNS];
     __shared__ float keeps[STAGED_ROWS], rates[STAGED_ROWS];
-    __shared__ float predicted[2][STATE_WARPS][STATE_COLUMNS], read[2][STATE_WARPS][STATE_COLUMNS];
-    const int lane = lane_index(), warp = warp_index(), first = warp * PART;
+    __shared__ float predicted[2][STATE_WARPS][COLUMNS], read[2][STATE_WARPS][COLUMNS];
+    const int warp = warp_index() % STATE_WARPS, first = warp * PART;
+    const int lane = warp_index() / STATE_WARPS * STATE_COLUMNS + lane_index();  // column of the block
     const int32_t column = start + lane;
     const bool is_inside = column < d;
 
@@ -153,9 +175,9 @@ __device__ __forceinline__ void delta_columns(const DeltaRows& rows, int32_t d, 
             keys[r][i] = i < d ? rows.k[row * rows.k_stride + i] : 0.0f;
             if (r < staged) queries[r][i] = i < d && rows.q != nullptr ? rows.q[row * rows.q_stride + i] : 0.0f;
         }
-        for (int32_t j = threadIdx.x; j < staged * STATE_COLUMNS; j += blockDim.x) {
-            const int32_t r = j / STATE_COLUMNS, i = start + j % STATE_COLUMNS;
-            values[r][j % STATE_COLUMNS] = i < d ? rows.v[static_cast<int64_t>(done + r) * rows.v_stride + i] : 0.0f;
+        for (int32_t j = threadIdx.x; j < staged * COLUMNS; j += blockDim.x) {
+            const int32_t r = j / COLUMNS, i = start + j % COLUMNS;
+            values[r][j % COLUMNS] = i < d ? rows.v[static_cast<int64_t>(done + r) * rows.v_stride + i] : 0.0f;
         }
         if (threadIdx.x < static_cast<unsigned>(staged)) {
             const int64_t row = done + static_cast<int32_t>(threadIdx.x);
@@ -195,7 +217,20 @@ __device__ __forceinline__ void delta_columns(const DeltaRows& rows, int32_t d, 
             predicted[next][warp][lane] = even + odd;
             read[now][warp][lane] = read_even + read_odd;
             __syncthreads();
-            if (rows.out != nullptr && warp == 0 && is_inside) {
+            if (rows.z != nullptr) {
+                // One warp a row, in turn: it is back at the next row's barrier before `read` is written again.
+                if (warp_index() == (done + r) % (TILES * STATE_WARPS)) {
+                    float totals[TILES];
+#pragma unroll
+                    for (int j = 0; j < TILES; ++j) {
+                        const int at = STATE_COLUMNS * j + lane_index();
+                        totals[j] = read[now][0][at];
+#pragma unroll
+                        for (int w = 1; w < STATE_WARPS; ++w) totals[j] += read[now][w][at];
+                    }
+                    output_row<TILES>(rows, d, done + r, totals);
+                }
+            } else if (rows.out != nullptr && warp == 0 && is_inside) {
                 float total = read[now][0][lane];
 #pragma unroll
                 for (int w = 1; w < STATE_WARPS; ++w) total += read[now][w][lane];
@@ -211,20 +246,26 @@ __device__ __forceinline__ void delta_columns(const DeltaRows& rows, int32_t d, 
     }
 }
 
-// Grid (v_heads * ceil(d / 32), S), block 128. `out` [R, v_heads * d] before norm and gate.
-template <int PART>
+// What norms and gates; null for delta_rule.
+struct DeltaGate {
+    const float* z;     // [R, v_heads * d]
+    const float* norm;  // [d]
+    float eps;
+};
+
+// Tile `tile` of TILES * 32 columns of one head of one sequence. `out` [R, v_heads * d].
+template <int PART, int TILES>
 __device__ __forceinline__ void delta_rule(const DeltaState& pool, const DeltaSizes& sizes, const Pass& pass,
-                                           const DeltaInputs& in, float* out) {
-    const int32_t d = sizes.head_dim, tiles = (d + STATE_COLUMNS - 1) / STATE_COLUMNS;
-    const int32_t head = blockIdx.x / tiles, start = blockIdx.x % tiles * STATE_COLUMNS, sequence = blockIdx.y;
+                                           const DeltaInputs& in, const DeltaGate& gate, float* out, int32_t head,
+                                           int32_t tile, int32_t sequence) {
+    const int32_t d = sizes.head_dim, k_head = head % sizes.k_heads;
     const int64_t channels = sizes.channels(), heads = sizes.v_heads;
     const int32_t begin = pass.seq_start[sequence], end = pass.seq_start[sequence + 1];
     const int32_t first = max(begin, in.first_row);
-    const int32_t k_head = head % sizes.k_heads;
     DeltaRows rows;
     rows.count = min(end, in.first_row + in.num_rows) - first;
     if (rows.count <= 0) return;
-    const int64_t at = first - in.first_row;
+    const int64_t at = first - in.first_row, out_at = first * heads * d + head * d;
     rows.q = in.mixed + at * channels + k_head * d;
     rows.k = rows.q + sizes.k_heads * d;
     rows.v = in.mixed + at * channels + (2 * sizes.k_heads + head) * d;
@@ -232,12 +273,16 @@ __device__ __forceinline__ void delta_rule(const DeltaState& pool, const DeltaSi
     rows.rate = in.rate + at * heads + head;
     rows.q_stride = rows.k_stride = rows.v_stride = sizes.channels();
     rows.gate_stride = sizes.v_heads;
-    rows.out = out + first * heads * d + head * d;
+    rows.out = out + out_at;
+    rows.z = gate.z != nullptr ? gate.z + out_at : nullptr;
+    rows.norm = gate.norm;
+    rows.eps = gate.eps;
     rows.out_stride = sizes.v_heads * d;
     const int64_t size = static_cast<int64_t>(d) * d, half = pass.seq_half[sequence];
     const int64_t read_half = begin >= in.first_row ? half : 1 - half;
     float* base = pool.state + (pass.seq_slot[sequence] * 2 * heads + head) * size;
-    delta_columns<PART>(rows, d, start, base + read_half * heads * size, base + (1 - half) * heads * size);
+    delta_columns<PART, TILES>(rows, d, tile * TILES * STATE_COLUMNS, base + read_half * heads * size,
+                               base + (1 - half) * heads * size);
 }
 
 // What to commit: the first `tokens` rows of the last pass of a slot whose committed half is `half`.
@@ -274,8 +319,9 @@ __device__ __forceinline__ void delta_commit(const DeltaState* layers, const Del
     const int32_t head = blockIdx.x / tiles, start = blockIdx.x % tiles * STATE_COLUMNS;
     DeltaRows rows;
     rows.count = commit.tokens;
-    rows.q = nullptr;
+    rows.q = rows.z = rows.norm = nullptr;
     rows.out = nullptr;
+    rows.eps = 0.0f;
     rows.q_stride = rows.out_stride = 0;
     rows.k = pool.window_k + (kept * sizes.k_heads + head % sizes.k_heads) * d;
     rows.v = pool.window_v + (kept * heads + head) * d;
@@ -286,27 +332,39 @@ __device__ __forceinline__ void delta_commit(const DeltaState* layers, const Del
     rows.gate_stride = heads;
     const int64_t size = static_cast<int64_t>(d) * d;
     float* base = pool.state + (static_cast<int64_t>(commit.slot) * 2 * heads + head) * size;
-    delta_columns<PART>(rows, d, start, base + commit.half * heads * size, base + (1 - commit.half) * heads * size);
+    delta_columns<PART, 1>(rows, d, start, base + commit.half * heads * size, base + (1 - commit.half) * heads * size);
 }
 
-#define DELTA_KERNELS(dim)                                                                                          \
-    KERNEL_BOUNDED(delta_rule_d##dim, 128)(DeltaState pool, DeltaSizes sizes, Pass pass, DeltaInputs in,           \
-                                           float* out) {                                                          \
-        delta_rule<(dim) / STATE_WARPS>(pool, sizes, pass, in, out);                                               \
-    }                                                                                                               \
-    KERNEL_BOUNDED(delta_commit_d##dim, 128)(const DeltaState* layers, const DeltaCommit* commits,                 \
-                                             DeltaSizes sizes) {                                                  \
-        delta_commit<(dim) / STATE_WARPS>(layers, commits, sizes);                                                 \
+// delta_rule: grid (v_heads * ceil(d / 32), S), block 128, `out` before norm and gate.
+// delta_heads: grid (v_heads, S), block 4 * dim, `out` after them.
+#define DELTA_KERNELS(dim)                                                                                           \
+    KERNEL_BOUNDED(delta_rule_d##dim, 128)                                                                          \
+    (DeltaState pool, DeltaSizes sizes, Pass pass, DeltaInputs in, float* out) {                                    \
+        const int32_t tiles = (sizes.head_dim + STATE_COLUMNS - 1) / STATE_COLUMNS;                                 \
+        delta_rule<(dim) / STATE_WARPS, 1>(pool, sizes, pass, in, DeltaGate{}, out, blockIdx.x / tiles,             \
+                                           blockIdx.x % tiles, blockIdx.y);                                         \
+    }                                                                                                                \
+    KERNEL_BOUNDED(delta_heads_d##dim, 4 * (dim))                                                                   \
+    (DeltaState pool, DeltaSizes sizes, Pass pass, DeltaInputs in, DeltaGate gate, float* out) {                    \
+        delta_rule<(dim) / STATE_WARPS, (dim) / STATE_COLUMNS>(pool, sizes, pass, in, gate, out, blockIdx.x, 0,     \
+                                                               blockIdx.y);                                        \
+    }                                                                                                                \
+    KERNEL_BOUNDED(delta_commit_d##dim, 128)                                                                        \
+    (const DeltaState* layers, const DeltaCommit* commits, DeltaSizes sizes) {                                      \
+        delta_commit<(dim) / STATE_WARPS>(layers, commits, sizes);                                                  \
     }
 
 DELTA_KERNELS(32)
 EXPORT(delta_rule_d32)
+EXPORT(delta_heads_d32)
 EXPORT(delta_commit_d32)
 DELTA_KERNELS(64)
 EXPORT(delta_rule_d64)
+EXPORT(delta_heads_d64)
 EXPORT(delta_commit_d64)
 DELTA_KERNELS(128)
 EXPORT(delta_rule_d128)
+EXPORT(delta_heads_d128)
 EXPORT(delta_commit_d128)
 
 // out = rms(out; norm) * sigmoid(z) for each head, in place. Grid (R, v_heads), block as delta_prepare.

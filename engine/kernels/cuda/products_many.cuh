@@ -12,6 +12,18 @@ constexpr int MANY_MATRIX_ROWS = 64;
 constexpr int MANY_ROWS = 64;
 constexpr int STAGE_WORDS = 2 * UNIT / 4 + 4;  // of a row: two units, and 16 bytes that spread rows over the banks
 
+// Blocks in an order in which those that run at once share matrix rows as well as activations, so that both come from
+// the second-level cache: columns of eight tiles, matrix rows by matrix rows.
+struct BlockPlace {
+    int32_t x, y;
+};
+__device__ __forceinline__ BlockPlace place_of_block() {
+    constexpr uint32_t TILES = 8;
+    const uint32_t index = blockIdx.x + blockIdx.y * gridDim.x, column = index / (TILES * gridDim.x);
+    const uint32_t rest = index - column * TILES * gridDim.x, width = min(TILES, gridDim.y - column * TILES);
+    return {static_cast<int32_t>(rest / width), static_cast<int32_t>(column * TILES + rest % width)};
+}
+
 // A place in the order chain by chain.
 struct UnitPlace {
     int32_t chain, unit;  // unit = chain + lanes * (how many of the chain came before)
@@ -39,7 +51,8 @@ struct UnitBuffer {
         for (int i = 0; i < 32; i += 32 / EACH_LANES) {
             const int owner = i + lane / EACH_LANES;
             const uint64_t from = __shfl_sync(FULL_WARP, reinterpret_cast<uint64_t>(unit), owner);
-            const int32_t end = __shfl_sync(FULL_WARP, bytes, owner) + static_cast<int32_t>(from & 3u);
+            const int32_t size = __shfl_sync(FULL_WARP, bytes, owner);
+            const int32_t end = size == 0 ? 0 : size + static_cast<int32_t>(from & 3u);
             const uint8_t* aligned = reinterpret_cast<const uint8_t*>(from & ~static_cast<uint64_t>(3));
             for (int32_t at = 4 * (lane % EACH_LANES); at < end; at += 4 * EACH_LANES) {
                 cp_async4(&words[base + owner][at / 4], aligned + at);
@@ -122,10 +135,11 @@ __device__ __forceinline__ void multiply_block(const ManyShared<Format>& s, int 
 template <class Format>
 __device__ __forceinline__ void product_many(const Product& p) {
     __shared__ __align__(16) ManyShared<Format> s;
-    const Tile tile = tile_of(p, static_cast<int32_t>(blockIdx.y), MANY_ROWS);
+    const BlockPlace block = place_of_block();
+    const Tile tile = tile_of(p, block.y, MANY_ROWS);
     if (tile.count <= 0) return;
     const OneMatrix matrix = matrix_of(p);
-    const int32_t start = static_cast<int32_t>(blockIdx.x) * MANY_MATRIX_ROWS;
+    const int32_t start = block.x * MANY_MATRIX_ROWS;
     if (start >= matrix.rows) return;
     const uint32_t* grid = shared_grid<Format>(p.grid);
     const int tiles = (tile.count + 7) / 8, thread = static_cast<int>(threadIdx.x);

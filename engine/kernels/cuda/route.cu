@@ -20,25 +20,37 @@ KERNEL(route)
         mine[i] = logit != logit ? lowest : logit;
     }
     bad = __any_sync(FULL_WARP, bad) != 0;
-    float largest = 0.0f, total = 0.0f;
-    for (int32_t s = 0; s < used; ++s) {
-        float best = lowest;
-        int32_t at = count;
-        for (int32_t i = lane; i < count; i += 32) {  // what is taken is NaN, and so neither larger nor equal
+    // Each lane's best of its own values; only the lane whose best was taken looks again. What is taken is NaN, and so
+    // neither larger nor equal.
+    float best;
+    int32_t at;
+    const auto look = [&]() {
+        best = lowest, at = count;
+#pragma unroll 4
+        for (int32_t i = lane; i < count; i += 32) {
             if (mine[i] > best || (mine[i] == best && i < at)) best = mine[i], at = i;
         }
+    };
+    look();
+    float largest = 0.0f, total = 0.0f;
+    for (int32_t s = 0; s < used; ++s) {
+        float top = best;
+        int32_t top_at = at;
         for (int step = 16; step > 0; step /= 2) {
-            const float other = __shfl_xor_sync(FULL_WARP, best, step);
-            const int32_t other_at = __shfl_xor_sync(FULL_WARP, at, step);
-            if (other > best || (other == best && other_at < at)) best = other, at = other_at;
+            const float other = __shfl_xor_sync(FULL_WARP, top, step);
+            const int32_t other_at = __shfl_xor_sync(FULL_WARP, top_at, step);
+            if (other > top || (other == top && other_at < top_at)) top = other, top_at = other_at;
         }
-        if (s == 0) largest = best;
+        if (s == 0) largest = top;
         // Equal to the largest: 1, also where both are infinite.
-        const float weight = best == largest ? 1.0f : expf(best - largest);
+        const float weight = top == largest ? 1.0f : expf(top - largest);
         total += weight;
-        if (lane == at % 32) mine[at] = taken;
+        if (lane == top_at % 32) {
+            mine[top_at] = taken;
+            look();
+        }
         if (lane == 0) {
-            ids[row * used + s] = at;
+            ids[row * used + s] = top_at;
             weights[row * used + s] = weight;
         }
     }

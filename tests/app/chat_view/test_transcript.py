@@ -17,7 +17,7 @@ from app.chat.view.transcript.code_view import CodeView
 from app.chat.view.transcript.formulas import Formulas
 from app.chat.view.transcript.rows import BodyRow, WidgetRow
 from app.chat.view.transcript.widgets import MessageAction, StatusLine, ThinkingHead, ToolCard
-from app.chat.view.words import stats_details
+from app.chat.view.words import stats_details, stats_line
 from app.history.records import MessageState, MessageStats, Sampling, ToolCall, ToolState
 from app.look.look import palette_of
 
@@ -515,3 +515,21 @@ def test_the_details_of_an_answer_name_the_sampling_that_was_used():
     said = "Sampling: temperature 0.7, top-p 0.8, top-k 20, presence 1.5, seed 9007199254740992"
     assert lines[-1] == said
     assert "Sampling" not in stats_details(MessageStats(generated_tokens=3))
+
+
+@pytest.mark.parametrize(
+    ("stats", "is_shown"),
+    [
+        (MessageStats(generated_tokens=3, generated_s=0.001, generated_per_s=3000.0), False),
+        (MessageStats(generated_tokens=7, generated_s=2.0, generated_per_s=3.5), False),
+        (MessageStats(generated_tokens=90, generated_s=0.1, generated_per_s=900.0), False),
+        (MessageStats(generated_tokens=8, generated_s=2.0, generated_per_s=4.0), True),
+        (
+            MessageStats(generated_tokens=90, generated_per_s=30.0),
+            True,
+        ),  # stopped: no time is known
+    ],
+)
+def test_of_an_answer_too_short_to_measure_no_speed_is_said(stats, is_shown):
+    assert ("tokens/s" in stats_line(stats)) is is_shown
+    assert ("tokens/s" in stats_details(stats)) is is_shown

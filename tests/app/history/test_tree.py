@@ -92,3 +92,23 @@ def test_every_living_message_is_on_the_path_of_some_leaf_below_its_versions(num
     for number in range(len(numbers)):
         if number not in gone:
             assert str(number) in [m.id for m in tree.path(tree.leaf_below(str(number)))]
+
+
+def test_the_versions_beside_a_deleted_message_are_reached_from_what_follows_it():
+    # 1 and 2 are versions of a question with the answers 3 and 4, 5; 2 is deleted.
+    tree = MessageTree([message(0, None), message(1, 0), deleted(2, 0)])
+    for number, parent in ((3, 1), (4, 2), (5, 2)):
+        tree.put(message(number, parent))
+    for shown in ("1", "4", "5"):
+        assert tree.siblings(shown) == ("1", "4", "5")
+    assert tree.siblings("3") == ("3",)
+
+
+def test_of_a_chain_of_deleted_messages_the_first_living_ones_are_versions():
+    tree = MessageTree([deleted(0, None), deleted(1, 0), message(2, 1), message(3, None)])
+    assert tree.siblings("2") == tree.siblings("3") == ("2", "3")
+
+
+def test_a_circle_of_deleted_messages_ends_the_search_for_versions():
+    tree = MessageTree([deleted(1, 2), deleted(2, 1), message(3, 2)])
+    assert tree.siblings("3") == ("3",)

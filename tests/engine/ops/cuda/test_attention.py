@@ -114,7 +114,6 @@ def test_split_rows_and_whole_rows_give_the_same_bits(ops: MixerOps, name: str):
         assert value.tobytes() == cut[key].tobytes(), key
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_heads_of_the_real_size_agree_with_the_reference(ops: MixerOps, dtype):
     case = ShuffledCase(REAL, num_rows=120, dtype=dtype)

@@ -125,10 +125,12 @@ def test_pages_are_copied_in_many_arrays_at_once(
 
 def test_ranges_are_zeroed_and_empty_ones_left_alone(launcher: Launcher, space: ArraySpace):
     array = space.upload(np.ones((3, 1000), np.float32))
+    odd = space.upload(np.ones((3, 7), np.int8))  # no whole pieces of 16 bytes
     ranges = CudaRanges(launcher)
     ranges.copy_ranges([])
-    ranges.copy_ranges([Range(array.address, None, 0), *zero_ranges([array[1]])])
+    ranges.copy_ranges([Range(array.address, None, 0), *zero_ranges([array[1], odd[1]])])
     np.testing.assert_array_equal(array.numpy().sum(axis=1), [1000, 0, 1000])
+    np.testing.assert_array_equal(odd.numpy().sum(axis=1), [7, 0, 7])
 
 
 @pytest.mark.parametrize("shape", [(4,), (3, 100), (700,)])

@@ -51,6 +51,10 @@ MANY = [
     MatmulCase([t], [65], columns, num_rows=65, seed=7)
     for t in sorted({GgmlType.F32, GgmlType.BF16, Q8_0, GgmlType.Q5_1, Q2_0, Q4_K, GgmlType.Q2_K})
     for columns in (256, 1280)
+] + [
+    MatmulCase(
+        [Q8_0, Q8_0], [700, 65], 64, num_rows=600, seed=8
+    ),  # more tiles than a column of blocks has
 ]
 CUTS = [1] * 3 + [2] * 2 + [3, 4, 5, 8, 9, 16, 13]
 QUICK = {
@@ -126,7 +130,7 @@ def test_a_row_has_the_same_bits_whatever_the_number_of_rows(card: EmulatedDevic
 @pytest.mark.parametrize("case", MANY, ids=lambda case: case.name)
 def test_tensor_cores_give_the_bits_of_the_other_kernels(card: EmulatedDevice, case: MatmulCase):
     ops = ops_on(card)
-    whole = case.run(ops, [65])
+    whole = case.run(ops, [case.num_rows])
     assert error_of(whole, reference(case)) < bound(case)
-    assert_same_bits(case.run(ops, [*CUTS[:-1], 65 - sum(CUTS[:-1])]), whole)
-    assert_same_bits(case.run(ops, [17, 48]), whole)
+    assert_same_bits(case.run(ops, [*CUTS[:-1], case.num_rows - sum(CUTS[:-1])]), whole)
+    assert_same_bits(case.run(ops, [17, case.num_rows - 17]), whole)

@@ -175,6 +175,21 @@ def test_all_experts_can_be_chosen_and_weights_sum_to_one(ops: ProductOps):
     np.testing.assert_allclose(weights, e / e.sum(axis=1, keepdims=True), rtol=1e-5)
 
 
+def test_every_lane_of_a_warp_can_hold_several_of_the_chosen(ops: ProductOps):
+    logits = Inputs(3).random.permutation(200).astype(np.float32)[None]
+    logits[0, [5, 37, 69, 101, 133]] += 1000  # of one lane
+    ids, _ = routed(ops, logits, 60)
+    np.testing.assert_array_equal(ids, np.argsort(-logits, axis=1, kind="stable")[:, :60])
+
+
+def test_a_large_matrix_is_computed_in_several_sets_of_rows(ops: ProductOps):
+    """As many rows as give a block more than one set; the last set is not whole."""
+    tensor, x = Inputs(5).tensor(Q8_0, 16 * 1024 * 3 + 5, 1056), Inputs(6).normal(1, 1056)
+    out = np.zeros((1, tensor.shape[0]), np.float32)
+    ops.matmul([ops.matrix(tensor)], x, [out])
+    assert_near(out, x @ tensor.dequantise().T)
+
+
 def test_extreme_logits_do_not_overflow(ops: ProductOps):
     ids, weights = routed(ops, np.array([[-1e30, 1e30, 3.0, 1e30]]), 3)
     assert ids.tolist() == [[1, 3, 2]]

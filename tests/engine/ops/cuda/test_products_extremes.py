@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from engine.core.ggml_types import GgmlType
+from engine.device.array import DeviceArray
 from engine.device.emulated import EmulatedDevice
 from engine.gguf.reader import Tensor
 from engine.ops.check_inputs import Inputs
+from engine.ops.cuda_matrix import CudaMatrix
 from engine.ops.host import HOST_FORMATS
 from tests.support.cuda_products import ProductOps, product_files
 
@@ -136,3 +138,24 @@ def test_every_number_of_lanes_gives_the_same_bits_with_and_without_tensor_cores
         assert np.concatenate(parts).tobytes() == whole.tobytes()
         wanted = x.astype(np.float64) @ tensor.dequantise().astype(np.float64).T
         assert np.abs(whole - wanted).max() <= 0.05 * np.sqrt(np.mean(wanted**2))
+
+
+@pytest.mark.parametrize("num_rows", [1, NUM_MANY])
+@pytest.mark.parametrize("ggml_type", QUANTISED_FORMATS, ids=lambda t: t.name)
+def test_nothing_is_read_behind_the_last_16_bytes_of_a_matrix(
+    ops: ProductOps, ggml_type: GgmlType, num_rows: int
+):
+    columns = ggml_type.block_values
+    tensor, x = Inputs(12).tensor(ggml_type, 256, columns), Inputs(13).normal(num_rows, columns)
+    device, space = ops.launcher.device, ops.space
+    data = np.zeros(-(-tensor.data.size // 16) * 16, np.uint8)
+    data[: tensor.data.size] = tensor.data.reshape(-1)
+    memory = device.alloc(
+        data.size
+    )  # 256 rows are a multiple of 256 bytes: behind is a page without access
+    matrix = CudaMatrix(tensor, None)
+    matrix.data = DeviceArray(space, memory.address, data.shape, data.dtype, memory)
+    matrix.data[...] = data
+    out = space.empty((num_rows, 256))
+    ops.products.matmul([matrix], space.upload(x), [out])
+    assert out.numpy().tobytes() == product(ops, tensor, x).tobytes()

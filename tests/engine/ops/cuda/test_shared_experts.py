@@ -1,0 +1,228 @@
+"""Experts on two processors: whatever is cached, copied or left to the CPU, the answers are the same.
+
+`plain` has no kernels; the same with kernels is in `test_emulated_engine.py`.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from engine.device.base import DeviceMemoryError
+from engine.model.mtp import DraftEntry
+from engine.model.trunk import Model
+from engine.ops.cuda import CudaOps
+from engine.ops.cuda_settings import CudaSettings
+from engine.sequence.batch import LogitsWanted
+from tests.support.golden import arrays, forward, golden_limits, model_file, run_tokens
+from tests.support.plain_device import PlainDevice
+from tests.support.plain_launches import plain_launches
+
+CASE = "full"  # 4 layers of 16 experts, 4 used
+NUM_TOKENS = 40
+
+
+def load(settings: CudaSettings, total_bytes: int = 1 << 30, mtp: str | None = None) -> Model:
+    limits = golden_limits()
+    ops = CudaOps(limits.for_ops(), PlainDevice(total_bytes), settings, plain_launches)
+    head = None if mtp is None else model_file(mtp)
+    return Model.load(model_file(CASE), ops, limits, mtp_file=head)
+
+
+def ops_of(model: Model) -> CudaOps:
+    assert isinstance(model.ops, CudaOps)
+    return model.ops
+
+
+def num_slots(model: Model) -> list[int]:
+    memory = ops_of(model).moe_work.memory
+    assert memory is not None
+    return list(memory.cache.num_slots)
+
+
+def expert_bytes() -> int:
+    """Of all experts of the model in slots."""
+    model = load(CudaSettings())
+    memory = ops_of(model).moe_work.memory
+    assert memory is not None
+    assert num_slots(model) == [16] * 4
+    return memory.slot_bytes
+
+
+def tokens() -> list[int]:
+    return arrays(CASE)["tokens"][:NUM_TOKENS].tolist()
+
+
+def decoded(model: Model, chunk: int) -> np.ndarray:
+    sequence = model.new_sequence()
+    logits = run_tokens(model, sequence, tokens(), chunk)
+    sequence.release()
+    return logits
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 40])
+@pytest.mark.parametrize("pcie_frac", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99, 1.0])
+def test_any_cache_and_any_share_of_copies_gives_the_golden_logits(share, pcie_frac, chunk):
+    settings = CudaSettings(
+        cache_bytes=int(expert_bytes() * share) + 60_000,  # the ring is among them
+        pcie_frac=pcie_frac,
+        ring_experts=3,
+    )
+    model = load(settings)
+    logits = decoded(model, chunk)
+    wanted = arrays(CASE)["logits"][:NUM_TOKENS]
+    assert np.abs(logits - wanted).max() < 1e-4
+    np.testing.assert_array_equal(logits.argmax(axis=1), wanted.argmax(axis=1))
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 40])
+def test_cached_and_copied_experts_agree_bit_for_bit(chunk):
+    whole = decoded(load(CudaSettings()), chunk)
+    copied = decoded(load(CudaSettings(cache_bytes=0, pcie_frac=1.0)), chunk)
+    some = decoded(load(CudaSettings(cache_bytes=1 << 21, pcie_frac=1.0)), chunk)
+    np.testing.assert_array_equal(copied, whole)
+    np.testing.assert_array_equal(some, whole)
+
+
+def test_the_cache_follows_what_is_used_and_answers_stay_the_same():
+    whole = load(CudaSettings())
+    size = expert_bytes() * 3 // 4  # of which the ring takes two thirds
+    model = load(CudaSettings(cache_bytes=size, pcie_frac=1.0, rounds_between_swaps=2))
+    memory = ops_of(model).moe_work.memory
+    assert memory is not None
+    assert sum(num_slots(model)) == 16
+    before = [slot_of.copy() for slot_of in memory.cache.slot_of]
+    sequences = [whole.new_sequence(), model.new_sequence()]
+    for token in [7] * 60:  # the same experts again and again
+        wanted = forward(whole, sequences[0], [token]).logits.copy()
+        got = forward(model, sequences[1], [token]).logits
+        np.testing.assert_array_equal(got, wanted)
+        for sequence in sequences:
+            sequence.commit(1)
+    changed = [
+        int((old >= 0).sum() - ((old >= 0) & (new >= 0)).sum())
+        for old, new in zip(before, memory.cache.slot_of, strict=True)
+    ]
+    assert sum(changed) > 0
+    assert memory.cache.hits > 0
+    memory.cache.hits = memory.cache.misses = 0
+    forward(model, sequences[1], [7])
+    forward(model, sequences[1], [7])  # the choice of the last pass is counted with the next
+    assert memory.cache.hits > memory.cache.misses
+
+
+def test_memory_can_be_given_back_and_taken_again_between_passes():
+    model = load(CudaSettings(pcie_frac=1.0))
+    ops, device = ops_of(model), ops_of(model).device
+    assert isinstance(device, PlainDevice)
+    sequence = model.new_sequence()
+    whole = decoded(model, 1)
+    used = device.used_bytes
+    ops.give_back()
+    assert num_slots(model) == [0] * 4
+    assert device.used_bytes < used - expert_bytes() + 10_000
+    np.testing.assert_array_equal(decoded(model, 1), whole)
+    ops.take_again()
+    assert num_slots(model) == [16] * 4
+    np.testing.assert_array_equal(decoded(model, 1), whole)
+    sequence.release()
+
+
+def test_what_the_reserve_keeps_free_stays_free():
+    seen = set()
+    device = ops_of(load(CudaSettings(cache_bytes=0, ring_experts=2))).device
+    least = device.info.total_bytes - device.free_bytes() + (192 << 20)  # with other scratch
+    for taken in range(least, least + (4 << 20), 1 << 17):
+        reserve = device.info.total_bytes - taken
+        model = load(CudaSettings(reserve_bytes=reserve, ring_experts=2))
+        seen.add(sum(num_slots(model)))
+        assert ops_of(model).device.free_bytes() > reserve
+        decoded(model, 40)
+        assert ops_of(model).device.free_bytes() > reserve
+    assert len(seen) > 3
+    assert {0, 64} < seen
+
+
+def test_the_draft_heads_experts_come_before_those_of_the_layers():
+    settings = CudaSettings(cache_bytes=expert_bytes() // 2, ring_experts=1)
+    model = load(settings, mtp="full-mtp")
+    *layers, draft = num_slots(model)
+    assert draft == 16
+    assert 0 < sum(layers) < 64
+
+
+def test_a_card_with_less_room_than_it_says_gets_a_smaller_cache(caplog):
+    class Boaster(PlainDevice):
+        def alloc(self, num_bytes):
+            if self.used_bytes + num_bytes > self.info.total_bytes // 2:
+                raise DeviceMemoryError("The card has no room.")
+            return super().alloc(num_bytes)
+
+    limits = golden_limits()
+    total = 230 << 20
+    ops = CudaOps(limits.for_ops(), Boaster(total), CudaSettings(), plain_launches)
+    pad = ops.device.alloc(total // 2 - (12 << 20))  # most of what it really has
+    model = Model.load(model_file(CASE), ops, limits)
+    assert sum(num_slots(model)) < 64
+    wanted = arrays(CASE)["logits"][:NUM_TOKENS]
+    assert np.abs(decoded(model, 8) - wanted).max() < 1e-4
+    pad.free()
+
+
+def test_counts_of_earlier_answers_choose_the_slots():
+    counts = [np.zeros(16, np.float32) for _ in range(4)]
+    counts[2][[3, 9]] = 50
+    counts[0][5] = 1
+    model = load(CudaSettings(cache_bytes=1, ring_experts=1))
+    memory = ops_of(model).moe_work.memory
+    assert memory is not None
+    one = memory.most_slot_bytes
+    settings = CudaSettings(cache_bytes=(2 + 3) * one, ring_experts=1, counts=counts)
+    model = load(settings)
+    memory = ops_of(model).moe_work.memory
+    assert memory is not None
+    assert memory.cache.slot_of[2][[3, 9]].min() >= 0
+    assert memory.cache.slot_of[0][5] >= 0
+    assert sum(num_slots(model)) == 3
+
+
+def test_closing_gives_everything_back():
+    model = load(CudaSettings(cache_bytes=1 << 21))
+    decoded(model, 4)
+    ops = ops_of(model)
+    device = ops.device
+    ops.close()
+    ops.close()
+    del model, ops
+    gc.collect()
+    assert isinstance(device, PlainDevice)
+    assert device.is_closed
+
+
+@pytest.mark.parametrize("pcie_frac", [-0.1, 1.5])
+def test_a_share_that_is_none_is_refused(pcie_frac):
+    with pytest.raises(ValueError, match="share"):
+        CudaSettings(pcie_frac=pcie_frac)
+
+
+def test_passes_of_a_draft_head_do_not_count_as_rounds():
+    model = load(
+        CudaSettings(cache_bytes=1 << 20, rounds_between_swaps=1, pcie_frac=1.0), mtp="full-mtp"
+    )
+    memory = ops_of(model).moe_work.memory
+    assert memory is not None
+    calls = []
+    begin_round = memory.begin_round
+    memory.begin_round = lambda: (calls.append(1), begin_round())  # type: ignore[method-assign]
+    assert model.mtp is not None
+    sequence = model.new_sequence()
+    for _ in range(3):  # the first is recorded, which computes it twice
+        result = forward(model, sequence, [1, 2, 3], LogitsWanted.LAST)
+    sequence.commit(3)
+    calls.clear()
+    model.mtp.forward([DraftEntry(sequence, result.streams.copy(), [2, 3, 4])])
+    model.mtp.forward([DraftEntry(sequence, result.streams.copy()[-1:], [4])])
+    assert len(calls) == 1
