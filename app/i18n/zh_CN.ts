@@ -673,6 +673,10 @@
         <translation>host（处理器内核）</translation>
     </message>
     <message>
+        <source>cuda (the graphics card and the processor)</source>
+        <translation>cuda（显卡与处理器）</translation>
+    </message>
+    <message>
         <source>none</source>
         <translation>无</translation>
     </message>
@@ -2084,6 +2088,38 @@
         <translation>保留的 n-gram 表行数</translation>
     </message>
     <message>
+        <source>Where experts are kept</source>
+        <translation>专家的存放位置</translation>
+    </message>
+    <message>
+        <source>Memory for experts (MiB)</source>
+        <translation>专家占用的内存（MiB）</translation>
+    </message>
+    <message>
+        <source>Ask the disk for experts early</source>
+        <translation>提前从磁盘读取专家</translation>
+    </message>
+    <message>
+        <source>File with counts of experts</source>
+        <translation>专家使用计数文件</translation>
+    </message>
+    <message>
+        <source>Count which experts are used</source>
+        <translation>统计用到的专家</translation>
+    </message>
+    <message>
+        <source>Share of experts copied to the card</source>
+        <translation>复制到显卡的专家比例</translation>
+    </message>
+    <message>
+        <source>Graphics memory for experts (MiB)</source>
+        <translation>专家占用的显存（MiB）</translation>
+    </message>
+    <message>
+        <source>Graphics memory left to others (MiB)</source>
+        <translation>留给其他程序的显存（MiB）</translation>
+    </message>
+    <message>
         <source>KV cache format</source>
         <translation>KV 缓存格式</translation>
     </message>
@@ -2290,6 +2326,38 @@
     <message>
         <source>Its longest silence (s)</source>
         <translation>其最长静默（秒）</translation>
+    </message>
+    <message>
+        <source>Where experts are: `mapped` leaves them to the system&apos;s file cache, `resident` keeps all of them in memory, `budget` those that are used most. `auto` is `mapped`.</source>
+        <translation>专家的位置：`mapped` 交给系统的文件缓存，`resident` 全部留在内存中，`budget` 只留最常用的。`auto` 即 `mapped`。</translation>
+    </message>
+    <message>
+        <source>Memory in MiB for the experts that `budget` keeps. Default: 80 % of what everything else leaves free.</source>
+        <translation>`budget` 所保留专家的内存，单位 MiB。默认：其余部分占用后所剩内存的 80 %。</translation>
+    </message>
+    <message>
+        <source>Ask the disk for experts as soon as they are known, and for those that the next layer will probably want; `auto` does so when memory does not hold all of them.</source>
+        <translation>一知道需要哪些专家就向磁盘读取，并提前读取下一层可能需要的专家；`auto` 在内存放不下全部专家时这样做。</translation>
+    </message>
+    <message>
+        <source>File with counts of which experts are used. Default: this model&apos;s in the data folder.</source>
+        <translation>记录专家使用次数的文件。默认：数据文件夹中该模型的文件。</translation>
+    </message>
+    <message>
+        <source>Count which experts are used, and write the counts when the model is unloaded. The file holds no text.</source>
+        <translation>统计用到哪些专家，并在卸载模型时写入计数。该文件不含任何文字内容。</translation>
+    </message>
+    <message>
+        <source>Share of the experts that the graphics card lacks which is copied to it and computed there, instead of on the processor.</source>
+        <translation>显卡中没有的专家里，复制到显卡上计算（而不由处理器计算）的比例。</translation>
+    </message>
+    <message>
+        <source>Graphics memory in MiB for experts. Default: all that is left beside the reserve.</source>
+        <translation>专家占用的显存，单位 MiB。默认：除保留部分外的全部显存。</translation>
+    </message>
+    <message>
+        <source>Graphics memory in MiB that is left to other programs. Default: 700, or 1500 where a screen may hang on the card.</source>
+        <translation>留给其他程序的显存，单位 MiB。默认：700；显卡可能接有屏幕时为 1500。</translation>
     </message>
     <message>
         <source>Count what all requests hold for these guesses, and keep the counts in the data folder. The file holds what was said.</source>

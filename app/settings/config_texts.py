@@ -24,6 +24,14 @@ LABELS = {
     "lock_memory": QT_TRANSLATE_NOOP("RunConfig", "Lock the model into memory"),
     "ngram_mode": QT_TRANSLATE_NOOP("RunConfig", "N-gram table"),
     "ngram_cache_rows": QT_TRANSLATE_NOOP("RunConfig", "Rows of the n-gram table kept"),
+    "expert_mode": QT_TRANSLATE_NOOP("RunConfig", "Where experts are kept"),
+    "expert_ram_mib": QT_TRANSLATE_NOOP("RunConfig", "Memory for experts (MiB)"),
+    "expert_look_ahead": QT_TRANSLATE_NOOP("RunConfig", "Ask the disk for experts early"),
+    "expert_profile": QT_TRANSLATE_NOOP("RunConfig", "File with counts of experts"),
+    "expert_profile_learn": QT_TRANSLATE_NOOP("RunConfig", "Count which experts are used"),
+    "pcie_frac": QT_TRANSLATE_NOOP("RunConfig", "Share of experts copied to the card"),
+    "expert_vram_mib": QT_TRANSLATE_NOOP("RunConfig", "Graphics memory for experts (MiB)"),
+    "vram_reserve_mib": QT_TRANSLATE_NOOP("RunConfig", "Graphics memory left to others (MiB)"),
     "kv_type": QT_TRANSLATE_NOOP("RunConfig", "KV cache format"),
     "requant": QT_TRANSLATE_NOOP("RunConfig", "Projections as Q8_0"),
     "prompt_chunk": QT_TRANSLATE_NOOP("RunConfig", "Prompt chunk"),
@@ -79,6 +87,38 @@ LABELS = {
 }
 
 DESCRIPTIONS = (
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Where experts are: `mapped` leaves them to the system's file cache, `resident` keeps all of them in memory, `budget` those that are used most. `auto` is `mapped`.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Memory in MiB for the experts that `budget` keeps. Default: 80 % of what everything else leaves free.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Ask the disk for experts as soon as they are known, and for those that the next layer will probably want; `auto` does so when memory does not hold all of them.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "File with counts of which experts are used. Default: this model's in the data folder.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Count which experts are used, and write the counts when the model is unloaded. The file holds no text.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Share of the experts that the graphics card lacks which is copied to it and computed there, instead of on the processor.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Graphics memory in MiB for experts. Default: all that is left beside the reserve.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Graphics memory in MiB that is left to other programs. Default: 700, or 1500 where a screen may hang on the card.",
+    ),
     QT_TRANSLATE_NOOP(
         "RunConfig",
         "Count what all requests hold for these guesses, and keep the counts in the data folder. The file holds what was said.",

@@ -255,6 +255,7 @@ def choice_word(key: str, choice: str) -> str:
         ("ops", "auto"): translate("Choices", "auto (the fastest that works)"),
         ("ops", "reference"): translate("Choices", "reference (plain and slow)"),
         ("ops", "host"): translate("Choices", "host (the processor's kernels)"),
+        ("ops", "cuda"): translate("Choices", "cuda (the graphics card and the processor)"),
         ("default_reasoning_effort", "none"): translate("Choices", "none"),
         ("default_reasoning_effort", "low"): translate("Choices", "low"),
         ("default_reasoning_effort", "medium"): translate("Choices", "medium"),

@@ -47,6 +47,7 @@ class OpsName(enum.StrEnum):
     AUTO = "auto"
     REFERENCE = "reference"
     HOST = "host"
+    CUDA = "cuda"
 
 
 class ExpertMode(enum.StrEnum):
@@ -182,6 +183,20 @@ class RunConfig(BaseModel):
         default=False,
         description="Count which experts are used, and write the counts when the model is unloaded. "
         "The file holds no text.",
+    )
+    pcie_frac: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="Share of the experts that the graphics card lacks which is copied to it and computed "
+        "there, instead of on the processor.",
+    )
+    expert_vram_mib: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Graphics memory in MiB for experts. Default: all that is left beside the reserve.",
+    )
+    vram_reserve_mib: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Graphics memory in MiB that is left to other programs. Default: 700, or 1500 where a "
+        "screen may hang on the card.",
     )
     kv_type: KvType = Field(default=KvType.F16, description="Number format of the KV cache.")
     requant: bool = Field(

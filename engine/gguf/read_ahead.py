@@ -8,6 +8,7 @@ What is cached already is not read again, where the system can tell (Linux).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -23,7 +24,7 @@ Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 
 _PIECE_BYTES = 4 << 20
 _PROBES = 4  # places of a piece that are looked at to tell whether it is cached
-_THREADS = 4  # enough requests in flight for an SSD; a hard disk still sees them nearly in order
+_THREADS = 8  # enough requests in flight for any SSD; a hard disk still sees them nearly in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def _not_cached(pieces: list[_Piece]) -> list[_Piece]:
 def _read(piece: _Piece) -> None:
     try:
         with piece.path.open("rb", buffering=0) as file:
+            _ask_for(file.fileno(), piece)
             file.seek(piece.start)
             buffer = memoryview(bytearray(piece.num_bytes))
             while buffer:
@@ -95,6 +97,13 @@ def _read(piece: _Piece) -> None:
                 buffer = buffer[count:]
     except OSError as error:
         raise _unreadable(piece.path, piece.start, error) from error
+
+
+def _ask_for(descriptor: int, piece: _Piece) -> None:
+    """Have all of a piece read at once, however little the system reads ahead by itself."""
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):  # reading meets the error, if it is one
+            os.posix_fadvise(descriptor, piece.start, piece.num_bytes, os.POSIX_FADV_WILLNEED)
 
 
 def _unreadable(path: Path, start: int, error: OSError) -> ModelFileError:

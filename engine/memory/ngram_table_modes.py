@@ -54,8 +54,6 @@ def open_ngram_table(
     config: RunConfig,
     speed: DriveSpeed | None = None,
     progress: ByteProgress | None = None,
-    *,
-    reads_rows: bool = True,
 ) -> NgramTable | Tensor | None:
     """The table to be used instead of the mapped one; None for the mapped one.
 
@@ -65,7 +63,6 @@ def open_ngram_table(
         config: the size of the cache.
         speed: of the drive, where it was measured.
         progress: told how far reading the table into memory is.
-        reads_rows: whether the operations can read from the disk.
 
     Raises:
         ModelFileError: the disk cannot read the table.
@@ -79,7 +76,7 @@ def open_ngram_table(
         _warn_of_drive(plan, path, speed)
     if plan.mode is NgramMode.RAM:
         return _read_whole(path, offset, info, progress)
-    if plan.mode is NgramMode.MAPPED or not reads_rows:
+    if plan.mode is NgramMode.MAPPED:
         return None
     try:
         num_rows, columns = info.shape

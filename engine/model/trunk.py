@@ -12,7 +12,8 @@ No arithmetic here: operations compute, sequences remember.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import logging
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,13 +22,14 @@ import numpy.typing as npt
 from engine.core.errors import InputError, ResourceError
 from engine.core.model_config import ModelConfig
 from engine.core.ngram_mode import TABLE_NAME
+from engine.device.base import DeviceMemoryError
 from engine.memory.kv_pages import PagePool
 from engine.memory.ngram_table import NgramTable
 from engine.model.layers import Layer
 from engine.model.limits import ModelLimits
 from engine.model.mtp import IdArray, MtpHead, load_mtp
 from engine.model.ngram_rows import NgramRows
-from engine.model.passes import ExpertWatch, PassMaker
+from engine.model.passes import ExpertWatch, PassMaker, PassParts
 from engine.model.ple_hash import PleHash
 from engine.model.pools import delta_pool, kv_pool, ple_pool
 from engine.model.weights import Progress, TrunkWeights, WeightLoader
@@ -43,6 +45,8 @@ from engine.sequence.state import OpenPass, SequenceState, StateStore
 
 if TYPE_CHECKING:
     from engine.gguf.reader import GgufFile, Tensor
+
+logger = logging.getLogger(__name__)
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -310,17 +314,12 @@ class Model:
             starts = plan.seq_start.tolist()
             self._write_rows(batch, plan, rows)
             wanted = logit_rows([e.logits for e in batch.entries], starts)
-            parts = buffers.passes.parts(plan, rows, wanted)
-            if at_once:
-                parts.all()
-            else:
-                for layer_idx in parts.steps():
-                    if self.ngram_rows is not None:
-                        self.ngram_rows.table.advance()
-                    yield layer_idx
-                    _check_undisturbed(opened, buffers)
-            self.ops.synchronize()
-            result = PassResult(parts.logits, wanted, rows.streams, plan.seq_start.copy())
+            logits = yield from self._compute(
+                lambda: buffers.passes.parts(plan, rows, wanted),
+                lambda: _check_undisturbed(opened, buffers),
+                at_once=at_once,
+            )
+            result = PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
             self._finish(batch, rows.streams, starts)
             finished = True
             return result
@@ -329,6 +328,30 @@ class Model:
                 for state, open_pass in opened:
                     if state.is_open(open_pass):
                         state.abandon_pass()
+
+    def _compute(
+        self, new_parts: Callable[[], PassParts], check: Callable[[], None], *, at_once: bool
+    ) -> Generator[int, None, FloatArray]:
+        """Compute everything; once more from the start when memory ran out and some was given up."""
+        while True:
+            try:
+                parts = new_parts()
+                if at_once:
+                    parts.all()
+                else:
+                    for layer_idx in parts.steps():
+                        self.ops.pace()
+                        if self.ngram_rows is not None:
+                            self.ngram_rows.table.advance()
+                        yield layer_idx
+                        check()
+                self.ops.synchronize()
+            except DeviceMemoryError as error:
+                if not self.ops.make_room():
+                    raise
+                logger.warning("fewer experts are kept on the card: %s", error)
+            else:
+                return parts.logits
 
     def _finish(self, batch: Batch, streams: FloatArray, starts: list[int]) -> None:
         """Give every sequence the streams of its rows, or of the last one of many.

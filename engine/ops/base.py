@@ -23,7 +23,7 @@ Rules for every implementation:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,8 @@ from engine.ops.weights import (
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
+
+ChoiceCounter = Callable[[int, IntArray], None]
 
 CHUNK_TOKENS = 64  # block of positions that DeltaNet may compute in chunked form
 
@@ -80,7 +82,6 @@ class Ops(ABC):
     """One implementation of all operations. R rows, H hidden size, hc streams, V vocabulary."""
 
     name: str
-    reads_rows = False  # whether `row_table` is there; else tables must be mapped or in memory
 
     # -- weights ---------------------------------------------------------------------------------
 
@@ -133,6 +134,16 @@ class Ops(ABC):
             draft: those of the draft head, which every drafted token reads.
         """
 
+    def count_choices(self, counter: ChoiceCounter | None) -> bool:
+        """Have the experts counted that layers choose; False where the model must do it itself.
+
+        Args:
+            counter: is told a layer's number and its choice `[R, num_used]`; may miss layers whose
+                experts are all at hand.
+        """
+        del counter
+        return False
+
     def make_room(self) -> bool:
         """Whether memory was given up, so that a pass that lacked some is worth another try."""
         return False
@@ -141,6 +152,12 @@ class Ops(ABC):
 
     def begin_pass(self, plan: PassPlan) -> None:  # noqa: B027  # nothing to do on the host
         """The first operation of a pass: the plan is complete and does not change until its end."""
+
+    def pace(self) -> None:  # noqa: B027  # nothing to do on the host
+        """Wait until what was called before the last `pace` is done.
+
+        Called after each layer of a long pass, so that it can be left, and its time be measured.
+        """
 
     def synchronize(self) -> None:  # noqa: B027  # nothing to do on the host
         """Wait until everything that was called is done.

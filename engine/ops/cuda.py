@@ -23,7 +23,7 @@ from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
 from engine.device.base import Device
 from engine.gguf.reader import Tensor
 from engine.kernels.cuda_compile import kernel_files
-from engine.ops.base import FloatArray, IntArray, Limits, Ops, no_kernel_message
+from engine.ops.base import ChoiceCounter, FloatArray, IntArray, Limits, Ops, no_kernel_message
 from engine.ops.cuda_experts import CudaExperts
 from engine.ops.cuda_host_arrays import HostArrays
 from engine.ops.cuda_launch import Launcher
@@ -63,7 +63,6 @@ class CudaOps(Ops):
     """
 
     name = "cuda"
-    reads_rows = True
 
     def __init__(
         self,
@@ -103,6 +102,8 @@ class CudaOps(Ops):
             self._steps,
             self.settings,
         )
+        self._paces = (device.new_event(), device.new_event())
+        self._turn = 0
         self._plans: dict[int, tuple[PassPlan, PassPlan]] = {}
         self._staged: dict[
             tuple[int, tuple[int, ...]], AnyArray
@@ -173,6 +174,11 @@ class CudaOps(Ops):
             per_row = max(per_row, group.num_used * per_choice + 4 * hidden + 8 * group.router.rows)
         return self.limits.max_rows * per_row + _OTHER_SCRATCH_BYTES
 
+    def count_choices(self, counter: ChoiceCounter | None) -> bool:
+        """Count what comes to the host anyway."""
+        self.moe_work.counter = counter
+        return True
+
     def make_room(self) -> bool:
         """Give up a part of the slots for experts, when there are any."""
         return self.moe_work.shrink()
@@ -194,6 +200,12 @@ class CudaOps(Ops):
         """Send the plan to the card."""
         self._steps.host(self.moe_work.begin_pass)
         self._host_arrays.upload_block(plan.token_ids)
+
+    def pace(self) -> None:
+        """Let the card be at most one layer behind."""
+        self._turn = 1 - self._turn
+        self._launcher.stream.record(self._paces[self._turn])
+        self._paces[1 - self._turn].synchronize()
 
     def synchronize(self) -> None:
         """Wait for the card."""

@@ -27,6 +27,7 @@ from engine.device.array import DeviceArray
 from engine.device.base import Event
 from engine.memory.expert_bank import Bank, ExpertSource
 from engine.memory.expert_memory import ExpertMemory, RingHalf
+from engine.ops.base import ChoiceCounter
 from engine.ops.cuda_host_arrays import HostArrays
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_matrix import cuda_matrix
@@ -124,6 +125,7 @@ class CudaExperts:
 
     Attributes:
         memory: where they lie; None before `prepare`.
+        counter: is told what the model's layers choose.
     """
 
     def __init__(
@@ -142,6 +144,7 @@ class CudaExperts:
         self._steps = steps
         self._settings = settings
         self.memory: ExpertMemory | None = None
+        self.counter: ChoiceCounter | None = None
         self._layers: dict[int, _Layer] = {}
         self._rows: dict[tuple[int, int, int], _HostRows] = {}  # by R, K, H
         self._noted: tuple[ExpertMemory, int, IntArray] | None = None  # a choice to be counted
@@ -372,6 +375,8 @@ class CudaExperts:
         if self._noted is not None:
             memory, index, ids = self._noted
             memory.cache.note(index, ids)
+            if self.counter is not None and index < self._num_trunk:
+                self.counter(index, ids)
             self._noted = None
 
     def _compute_missing(self, layer: _Layer, memory: ExpertMemory, rows: _HostRows) -> None:

@@ -102,7 +102,6 @@ class HostOps(Ops):
     """
 
     name = "host"
-    reads_rows = True
 
     def __init__(self, limits: Limits, isa: str | None = None) -> None:
         """Load the library and start the threads.

@@ -102,7 +102,6 @@ class ReferenceOps(Ops):
     """The contract of `base.py` in numpy."""
 
     name = "reference"
-    reads_rows = True
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits

@@ -32,6 +32,7 @@ from engine.decode.draft.drafting import Computed, Drafting
 from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
 from engine.decode.verify import Verified, verify
+from engine.device.base import DeviceError
 from engine.sequence.batch import Batch, PassResult
 from engine.sequence.language_model import LanguageModel, Passes
 from engine.sequence.pass_budget import PassBudget
@@ -373,6 +374,8 @@ class Scheduler:
     def _run(self, parts: Sequence[Part]) -> None:
         try:
             result = self._compute(parts)
+        except DeviceError:
+            raise  # the card is lost for this process; another one may get on, with or without it
         except EngineError as error:
             if any(part.drafts for part in parts):  # there may be no room for what is only guessed
                 rest = [replace(p, drafts=()) for p in parts if not p.request.is_cancelled]

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine import __version__
-from engine.core.config import RunConfig
+from engine.core.config import OpsName, RunConfig
 from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine, probe_machine
 from engine.core.placement import (
+    FUSED_SUFFIX,
     MAX_WINDOW,
     Placement,
     Verdict,
@@ -31,6 +32,7 @@ from engine.core.settings import load_settings
 from engine.core.sizes import size_in_words
 from engine.decode.draft.drafting import Drafting
 from engine.decode.sampling import Sampler
+from engine.device.base import DeviceError, DeviceMemoryError
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
 from engine.gguf.reader import GgufFile, Tensor
@@ -43,6 +45,7 @@ from engine.ops.base import Ops
 from engine.ops.select import make_ops
 from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
+from engine.worker.card import card_settings, may_use_card
 from engine.worker.draft_head import draft_ids, open_draft_head
 from engine.worker.drafters import make_drafting
 from engine.worker.expert_tier import (
@@ -184,18 +187,17 @@ def load_model(
         head_file = open_draft_head(config, header)
         if head_file is not None:
             undo.enter_context(head_file)
-        ops = make_ops(config.ops.value, limits.for_ops())
-        undo.callback(ops.close)
-        table = open_ngram_table(
-            header, placement.ngram, config, drive, progress, reads_rows=ops.reads_rows
-        )
+        table = open_ngram_table(header, placement.ngram, config, drive, progress)
         if isinstance(table, NgramTable):
             undo.callback(table.close)
-        model = _load_weights(config, header, file, head_file, ops, limits, on_step, table)
+        ops, model = _load_where_it_works(config, header, file, head_file, limits, on_step, table)
+        undo.callback(ops.close)
         _read_ahead(header, placement, progress)
         experts = open_expert_tier(
             config, placement.experts, header, file, model, _phase(progress, "experts")
         )
+        if experts.counts is not None:
+            ops.count_choices(experts.counts.add)
         if placement.verdict is Verdict.FITS:
             _lock_if_wanted(config, file, header, progress)
         undo.pop_all()
@@ -223,6 +225,40 @@ def load_model(
         loaded.caches.register("warm conversations", loaded.sessions.shrink)
     loaded.caches.register("unused pages", model.store.forget_free_pages)
     return loaded
+
+
+def _load_where_it_works(
+    config: RunConfig,
+    header: ModelHeader,
+    file: GgufFile,
+    head_file: GgufFile | None,
+    limits: ModelLimits,
+    on_step: Callable[[int, int], None],
+    table: NgramTable | Tensor | None,
+) -> tuple[Ops, Model]:
+    """Operations by the config, and the model; on the CPU where a card was not asked for by name.
+
+    Raises:
+        EngineError: it works nowhere.
+    """
+    settings = card_settings(config, header) if may_use_card(config) else None
+    ops = make_ops(config.ops.value, limits.for_ops(), settings)
+    try:
+        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step, table)
+    except (DeviceError, DeviceMemoryError) as error:
+        ops.close()
+        if config.ops is not OpsName.AUTO:
+            raise
+        logger.warning("The graphics card is not used: %s", error)
+    except BaseException:
+        ops.close()
+        raise
+    ops = make_ops(OpsName.HOST.value, limits.for_ops())
+    try:
+        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step, table)
+    except BaseException:
+        ops.close()
+        raise
 
 
 def _load_weights(
@@ -331,7 +367,11 @@ def _read_first(header: ModelHeader, placement: Placement) -> set[str]:
     plan = placement.experts
     # What is kept is read when it is kept.
     rest = set() if plan.keeps_rest else read_every_token(header)
-    experts = {name for name in header.tensors if is_expert_tensor(name) and not plan.keep_bytes}
+    experts = {
+        name
+        for name in header.tensors
+        if is_expert_tensor(name) and not name.endswith(FUSED_SUFFIX) and not plan.keep_bytes
+    }
     if placement.verdict is Verdict.FITS:
         return rest | experts
     if plan.ram_bytes == 0:  # not even the rest has room

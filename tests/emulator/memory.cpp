@@ -24,6 +24,12 @@ std::map<uint64_t, Range>& ranges() {
     return all;
 }
 
+// Ranges that end before the page does.
+std::map<uint64_t, Range>& open_ended() {
+    static std::map<uint64_t, Range> all;
+    return all;
+}
+
 size_t bytes_behind(const Range& range) {
     return range.is_card ? (ALIGNMENT - range.num_bytes % ALIGNMENT) % ALIGNMENT : 0;
 }
@@ -61,10 +67,15 @@ void unmap_pages(char* start, size_t num_bytes) {
 
 void add_range(const Range& range) {
     ranges()[range.start] = range;
+    if (bytes_behind(range) == 0) return;
+    open_ended()[range.start] = range;
     memset(reinterpret_cast<char*>(range.start) + range.num_bytes, BEHIND, bytes_behind(range));
 }
 
-void remove_range(uint64_t start) { ranges().erase(start); }
+void remove_range(uint64_t start) {
+    ranges().erase(start);
+    open_ended().erase(start);
+}
 
 bool may_point(int32_t device, uint64_t address) {
     auto next = ranges().upper_bound(address);
@@ -85,7 +96,7 @@ bool holds(int32_t device, uint64_t start, uint64_t num_bytes) {
 }
 
 uint64_t first_overrun(int32_t device) {
-    for (const auto& [start, range] : ranges()) {
+    for (const auto& [start, range] : open_ended()) {
         if (range.device != device) continue;
         const unsigned char* end = reinterpret_cast<const unsigned char*>(start) + range.num_bytes;
         const size_t behind = bytes_behind(range);

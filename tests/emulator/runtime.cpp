@@ -44,6 +44,8 @@ struct Thread {
 // Lanes of a warp that wait for others of the same mask.
 struct Group {
     uint32_t mask, arrived;
+    Operation operation;
+    bool is_wrong;  // somebody came to another operation
 };
 
 struct Warp {
@@ -52,7 +54,6 @@ struct Warp {
     int num_groups;
     Group groups[32];
     void* mine[32];
-    Operation operations[32];
 };
 
 struct Launch {
@@ -86,6 +87,7 @@ int running;                // the thread, by its number in the block
 uint32_t runnable_warps;
 int num_ended, num_at_barrier, barrier_votes, barrier_result;
 uint64_t random_state;
+int32_t order;  // of the launch
 const char* stop_reason;
 char* shared_memory;
 
@@ -97,18 +99,18 @@ uint32_t random_bits() {
 }
 
 // A bit of a mask that has one: the first after `last`, the last before it, or any.
-int choose(uint32_t mask, int last) {
-    if (launch->order == RANDOM) {
-        const int turn = static_cast<int>(random_bits() & 31u);
-        const uint32_t turned = (mask >> turn) | (mask << ((32 - turn) & 31));
-        return (__builtin_ctz(turned) + turn) & 31;
+inline int choose(uint32_t mask, int last) {
+    if (order == FORWARD) {
+        const uint32_t after = mask & ~((2u << last) - 1u);
+        return __builtin_ctz(after != 0 ? after : mask);
     }
-    if (launch->order == BACKWARD) {
+    if (order == BACKWARD) {
         const uint32_t before = mask & ((1u << last) - 1u);
         return 31 - __builtin_clz(before != 0 ? before : mask);
     }
-    const uint32_t after = mask & ~((2u << last) - 1u);
-    return __builtin_ctz(after != 0 ? after : mask);
+    const int turn = static_cast<int>(random_bits() & 31u);
+    const uint32_t turned = (mask >> turn) | (mask << ((32 - turn) & 31));
+    return (__builtin_ctz(turned) + turn) & 31;
 }
 
 void make_runnable(int warp, uint32_t lanes) {
@@ -117,13 +119,17 @@ void make_runnable(int warp, uint32_t lanes) {
 }
 
 // The thread that goes on, or -1. In order, a warp goes on as long as it can.
-int choose_thread() {
+inline int choose_thread() {
     if (runnable_warps == 0) return -1;
-    int warp = running / 32;
-    if (launch->order == RANDOM || ((runnable_warps >> warp) & 1u) == 0) warp = choose(runnable_warps, warp);
-    const int lane = choose(warps[warp].runnable, warp == running / 32 ? running % 32 : (launch->order == BACKWARD ? 0 : 31));
-    warps[warp].runnable &= ~(1u << lane);
-    if (warps[warp].runnable == 0) runnable_warps &= ~(1u << warp);
+    int warp = running / 32, last = running % 32;
+    if (order == RANDOM || ((runnable_warps >> warp) & 1u) == 0) {
+        warp = choose(runnable_warps, warp);
+        last = order == BACKWARD ? 0 : 31;
+    }
+    uint32_t& runnable = warps[warp].runnable;
+    const int lane = choose(runnable, last);
+    runnable &= ~(1u << lane);
+    if (runnable == 0) runnable_warps &= ~(1u << warp);
     return warp * 32 + lane;
 }
 
@@ -230,24 +236,22 @@ void meet(uint32_t mask, Operation operation, void* mine) {
     Warp& warp = warps[number];
     if (((mask >> lane) & 1u) == 0) stop("a lane names a mask that it is not in");
     warp.mine[lane] = mine;
-    warp.operations[lane] = operation;
     int i = 0;
     while (i < warp.num_groups && warp.groups[i].mask != mask) ++i;
-    if (i == warp.num_groups) warp.groups[warp.num_groups++] = {mask, 0};
+    if (i == warp.num_groups) warp.groups[warp.num_groups++] = {mask, 0, operation, false};
     Group& group = warp.groups[i];
     group.arrived |= 1u << lane;
+    group.is_wrong |= group.operation != operation;
     if (group.arrived == mask) {
-        for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
-            if (warp.operations[__builtin_ctz(rest)] != operation) stop("lanes of one mask meet at different operations");
-        }
+        if (group.is_wrong) stop("lanes of one mask meet at different operations");
         operation(warp.mine, mask);
         group = warp.groups[--warp.num_groups];
-        make_runnable(number, mask);
-        if (launch->order != RANDOM) {  // it stays: the others follow when it waits
-            warp.runnable &= ~(1u << lane);
-            if (warp.runnable == 0) runnable_warps &= ~(1u << number);
+        if (order != RANDOM) {  // it stays: the others follow when it waits
+            const uint32_t others = mask & ~(1u << lane);
+            if (others != 0) make_runnable(number, others);
             return;
         }
+        make_runnable(number, mask);
     }
     wait();
 }
@@ -289,7 +293,7 @@ void prepare_block(Index3 block) {
     runnable_warps = num_warps == 32 ? 0xffffffffu : (1u << num_warps) - 1u;
     num_ended = num_at_barrier = barrier_votes = 0;
     // where the first choice begins
-    running = launch->order == BACKWARD ? (num_warps - 1) * 32 : 31;
+    running = order == BACKWARD ? (num_warps - 1) * 32 : 31;
 }
 
 // After a block that did not end, the stacks of its threads are free again.
@@ -349,8 +353,8 @@ bool run_block(Report* report) {
 }
 
 uint64_t block_number(uint64_t i, uint64_t num_blocks) {
-    if (launch->order == BACKWARD) return num_blocks - 1 - i;
-    if (launch->order == FORWARD) return i;
+    if (order == BACKWARD) return num_blocks - 1 - i;
+    if (order == FORWARD) return i;
     // An odd step over a power of two visits all; what lies beyond the end is walked past.
     uint64_t size = 1;
     while (size < num_blocks) size *= 2;
@@ -425,6 +429,7 @@ VISIBLE int32_t stratum_pack(const Entry* entry, int32_t device, void* const* ar
 // Runs a launch to its end; 0 when all went well, else `report` says what did not.
 VISIBLE int32_t stratum_run(const Launch* what, Report* report) {
     launch = what;
+    order = what->order;
     here = what->module->here;
     *report = {};
     num_threads = static_cast<int>(what->block_size.x * what->block_size.y * what->block_size.z);

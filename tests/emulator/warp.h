@@ -54,6 +54,28 @@ inline void vote(void* const* mine, uint32_t mask) {
     }
 }
 
+// stratum.cuh's sums over a warp, all steps at once: the same additions as by shuffles, so the same bits.
+template <class T>
+inline void sum_warp(void* const* mine, uint32_t) {
+    T values[32], sums[32];
+    for (int lane = 0; lane < 32; ++lane) values[lane] = *static_cast<const T*>(mine[lane]);
+    for (int step = 16; step > 0; step /= 2) {
+        for (int lane = 0; lane < 32; ++lane) sums[lane] = values[lane] + values[lane ^ step];
+        memcpy(values, sums, sizeof(values));
+    }
+    for (int lane = 0; lane < 32; ++lane) *static_cast<T*>(mine[lane]) = values[lane];
+}
+
+inline void max_warp(void* const* mine, uint32_t) {
+    float values[32], largest[32];
+    for (int lane = 0; lane < 32; ++lane) values[lane] = *static_cast<const float*>(mine[lane]);
+    for (int step = 16; step > 0; step /= 2) {
+        for (int lane = 0; lane < 32; ++lane) largest[lane] = fmaxf(values[lane], values[lane ^ step]);
+        memcpy(values, largest, sizeof(values));
+    }
+    for (int lane = 0; lane < 32; ++lane) *static_cast<float*>(mine[lane]) = values[lane];
+}
+
 inline void only_meet(void* const*, uint32_t) {}
 
 // A lane's registers of a tensor-core product; K / 16 pairs of A's and one of B's for each 16 of k.
@@ -188,6 +210,19 @@ inline void cp_async_commit() { emulator::runtime->commit_copies(); }
 template <int N>
 inline void cp_async_wait() {
     emulator::runtime->wait_for_copies(N);
+}
+
+inline float warp_sum(float value) {
+    emulator::runtime->meet(0xffffffffu, emulator::sum_warp<float>, &value);
+    return value;
+}
+inline int32_t warp_sum(int32_t value) {
+    emulator::runtime->meet(0xffffffffu, emulator::sum_warp<int32_t>, &value);
+    return value;
+}
+inline float warp_max(float value) {
+    emulator::runtime->meet(0xffffffffu, emulator::max_warp, &value);
+    return value;
 }
 
 inline void mma_s8_m16n8k32(int acc[4], const uint32_t a[4], const uint32_t b[2]) {

@@ -151,16 +151,18 @@ class PlainStream(Stream):
 class PlainDevice(Device):
     """Attributes:
     used_bytes: what is allocated.
+    taken_bytes: what other programs have.
     is_closed: everything was given back.
     """
 
     def __init__(self, total_bytes: int = 1 << 30) -> None:
         self.info = DeviceInfo("plain", (8, 0), 1, total_bytes, 2)
         self.used_bytes = 0
+        self.taken_bytes = 0
         self.is_closed = False
 
     def free_bytes(self) -> int:
-        return self.info.total_bytes - self.used_bytes
+        return self.info.total_bytes - self.used_bytes - self.taken_bytes
 
     def alloc(self, num_bytes: int) -> Memory:
         if num_bytes > self.free_bytes():

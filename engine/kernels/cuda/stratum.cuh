@@ -122,6 +122,22 @@ __device__ __forceinline__ void mma_s8_m16n8k16(int acc[4], const uint32_t a[2],
 #endif
 }
 
+// Sums over the lanes of a warp, the same bits in every lane and always in the same order.
+__device__ __forceinline__ float warp_sum(float value) {
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+    return value;
+}
+
+__device__ __forceinline__ int32_t warp_sum(int32_t value) {
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+    return value;
+}
+
+__device__ __forceinline__ float warp_max(float value) {
+    for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+    return value;
+}
+
 #endif  // STRATUM_EMULATED
 
 constexpr uint32_t FULL_WARP = 0xffffffffu;
@@ -135,20 +151,4 @@ __device__ __forceinline__ uint16_t float_to_bf16(float value) {
     const uint32_t bits = __float_as_uint(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);  // NaN stays NaN
     return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-// Sums over the lanes of a warp, the same bits in every lane and always in the same order.
-__device__ __forceinline__ float warp_sum(float value) {
-    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(FULL_WARP, value, step);
-    return value;
-}
-
-__device__ __forceinline__ int32_t warp_sum(int32_t value) {
-    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(FULL_WARP, value, step);
-    return value;
-}
-
-__device__ __forceinline__ float warp_max(float value) {
-    for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(FULL_WARP, value, step));
-    return value;
 }

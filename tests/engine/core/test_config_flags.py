@@ -58,7 +58,7 @@ def test_a_flag_wins_over_the_file_and_unknown_keys_stay(tmp_path):
     ("flags", "words"),
     [
         (("--port", "x"), 'port is "x"; it must be a whole number from 0 to 65535'),
-        (("--ops", "magic"), 'ops is "magic"; it must be one of auto, reference, host'),
+        (("--ops", "magic"), 'ops is "magic"; it must be one of auto, reference, host, cuda'),
         (("--sampling", "{"), "--sampling takes JSON"),
         (("--sampling", "[" * 100_000), "--sampling takes JSON"),
         (("--sampling", '{"top_k": -1}'), "sampling.top_k is -1"),

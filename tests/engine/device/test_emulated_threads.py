@@ -73,6 +73,21 @@ def test_warp_instructions_move_what_cuda_says(card: Card) -> None:
     assert card.down(out, (10, 32), np.int32).tolist() == [row.tolist() for row in expected]
 
 
+def test_sums_of_a_warp_have_the_bits_of_shuffles(card: Card) -> None:
+    values = np.random.default_rng(6).standard_normal(32).astype(np.float32)
+    out, integers = card.up(np.zeros((3, 32), np.float32)), card.up(np.zeros(32, np.int32))
+
+    card.launch("sum_warp", 32, card.up(values), out, integers)
+
+    sums = values
+    for step in (16, 8, 4, 2, 1):
+        sums = sums + sums[np.arange(32) ^ step]
+    rows = card.down(out, (3, 32), np.float32)
+    assert rows[0].tobytes() == rows[1].tobytes() == sums.tobytes()
+    assert rows[2].tolist() == [values.max()] * 32
+    assert card.down(integers, 32, np.int32).tolist() == [496] * 32
+
+
 def test_a_barrier_counts_predicates_of_all_threads(card: Card) -> None:
     values = np.arange(96, dtype=np.int32)
     out = card.up(np.zeros(3, np.int32))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from engine.core.errors import ResourceError
+from engine.device.base import DeviceError
 from engine.sequence.batch import Batch, LogitsWanted, PassResult, logit_rows
 from engine.sequence.pass_parts import chunk_rows
 from engine.sequence.scheduler import Scheduler, SchedulerLimits
@@ -592,3 +593,16 @@ def test_a_held_request_that_is_cancelled_ends():
     run.scheduler.step()
     assert not run.scheduler.has_work
     assert run.events[-1].reason == "cancelled"
+
+
+def test_a_lost_card_ends_the_scheduler_instead_of_request_after_request():
+    model = FakeModel()
+    scheduler = Scheduler(model, LIMITS, list[object]().append)
+    scheduler.submit(start("a", [1, 2, 3], max_tokens=3))
+
+    def lost(batch: Batch) -> None:
+        raise DeviceError("The card fell off the bus.")
+
+    model.layers = lost  # type: ignore[method-assign, assignment]
+    with pytest.raises(DeviceError, match="off the bus"):
+        scheduler.step()

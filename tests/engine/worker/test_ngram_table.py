@@ -12,7 +12,7 @@ import pytest
 from engine.core.config import NgramMode, OpsName, RunConfig
 from engine.core.disk_reads import NGRAM_TABLE
 from engine.core.drive_speed import DriveSpeed
-from engine.core.errors import ModelFileError
+from engine.core.errors import ModelFileError, ResourceError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.ngram_mode import TABLE_NAME, NgramPlan
 from engine.decode.generate import generate
@@ -161,11 +161,18 @@ def test_the_drive_is_measured_where_it_matters(monkeypatch: pytest.MonkeyPatch)
     assert measure_table_drive(read_model_header(GOLDEN / "nople.gguf"), RunConfig()) is None
 
 
-def test_operations_that_cannot_read_get_the_mapped_table():
+def test_a_machine_that_cannot_have_a_reader_gets_the_mapped_table(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def refuse() -> None:
+        raise ResourceError("There is no library here.")
+
     header = read_model_header(FULL)
-    plan = NgramPlan(NgramMode.DIRECT, 0, 0, "")
-    assert open_ngram_table(header, plan, RunConfig(), reads_rows=False) is None
     assert open_ngram_table(header, None, RunConfig()) is None
+    monkeypatch.setattr("engine.memory.ngram_table.load_library", refuse)
+    plan = NgramPlan(NgramMode.DIRECT, 0, 0, "")
+    assert open_ngram_table(header, plan, RunConfig()) is None
+    assert "mapped into memory instead: There is no library here." in caplog.text
 
 
 def test_a_table_in_memory_is_the_files_and_a_cut_file_is_a_sentence(tmp_path: Path):

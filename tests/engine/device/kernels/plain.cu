@@ -166,3 +166,15 @@ KERNEL(follow_page)(const int32_t* const* pages, const int32_t* page, int32_t* o
     if (threadIdx.x == 0) out[0] = pages[page[0]][0];
 }
 EXPORT(follow_page)
+
+// One warp: sum, its bits by shuffles, largest, integer sum.
+KERNEL(sum_warp)(const float* values, float* out, int32_t* integers) {
+    const float value = values[threadIdx.x];
+    float sum = value;
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, step);
+    out[threadIdx.x] = warp_sum(value);
+    out[32 + threadIdx.x] = sum;
+    out[64 + threadIdx.x] = warp_max(value);
+    integers[threadIdx.x] = warp_sum(static_cast<int32_t>(threadIdx.x));
+}
+EXPORT(sum_warp)

@@ -172,6 +172,26 @@ def test_a_card_with_less_room_than_it_says_gets_a_smaller_cache(caplog):
     pad.free()
 
 
+def test_a_pass_that_lacks_memory_is_done_again_with_fewer_experts_on_the_card(caplog):
+    device = PlainDevice()
+    limits = golden_limits()
+    ops = CudaOps(limits.for_ops(), device, CudaSettings(), plain_launches)
+    model = Model.load(model_file(CASE), ops, limits)
+    sequence = model.new_sequence()
+    first = run_tokens(model, sequence, tokens()[:8], 4)
+    device.taken_bytes = device.free_bytes() - 60_000  # a game; the longer pass needs scratch
+    rest = run_tokens(model, sequence, tokens()[8:], 32)
+    wanted = arrays(CASE)["logits"][:NUM_TOKENS]
+    assert np.abs(np.concatenate([first, rest]) - wanted).max() < 1e-4
+    assert 0 < sum(num_slots(model)) < 64
+    assert "fewer experts are kept on the card" in caplog.text
+    device.taken_bytes += device.free_bytes()
+    ops.give_back()
+    device.taken_bytes += device.free_bytes()
+    with pytest.raises(DeviceMemoryError):
+        run_tokens(model, model.new_sequence(), tokens() * 2, 80)
+
+
 def test_counts_of_earlier_answers_choose_the_slots():
     counts = [np.zeros(16, np.float32) for _ in range(4)]
     counts[2][[3, 9]] = 50

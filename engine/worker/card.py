@@ -1,0 +1,58 @@
+"""What the run config says about a graphics card, as the operations on one take it."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.core.config import OpsName, RunConfig
+from engine.core.errors import EngineError
+from engine.core.gguf_header import ModelHeader
+from engine.core.gpu import probe_gpus
+from engine.core.model_config import ModelConfig
+from engine.core.placement_hybrid import GPU_ENGINE, VRAM_RESERVE_DISPLAY_BYTES, reserve_bytes
+from engine.core.settings import load_settings
+from engine.memory.expert_counts import FOLDER, model_key, open_counts
+from engine.ops.cuda_settings import CudaSettings
+
+logger = logging.getLogger(__name__)
+
+
+def may_use_card(config: RunConfig) -> bool:
+    """Whether operations by this config may turn out to be those on a card."""
+    return config.ops is OpsName.CUDA or (config.ops is OpsName.AUTO and GPU_ENGINE)
+
+
+def card_settings(config: RunConfig, header: ModelHeader) -> CudaSettings:
+    """The settings of operations on a card, for the model of this header."""
+    wanted = config.expert_vram_mib
+    return CudaSettings(
+        cache_bytes=None if wanted is None else wanted << 20,
+        reserve_bytes=_reserve(config),
+        pcie_frac=config.pcie_frac,
+        counts=_known_counts(config, header),
+    )
+
+
+def _reserve(config: RunConfig) -> int:
+    """Card memory for others; the larger amount where nobody says that no screen hangs on it."""
+    if config.vram_reserve_mib is not None:
+        return config.vram_reserve_mib << 20
+    reserves = [reserve_bytes(card) for card in probe_gpus().cards]
+    return max(reserves, default=VRAM_RESERVE_DISPLAY_BYTES)
+
+
+def _known_counts(config: RunConfig, header: ModelHeader) -> list[npt.NDArray[np.float32]] | None:
+    """How often each layer's experts were used, when that was learned before."""
+    key = model_key(header)
+    try:
+        path = config.expert_profile or load_settings().data_dir / FOLDER / f"{key}.json"
+        tensors = {name: info for name, (_, info) in header.tensors.items()}
+        model = ModelConfig.from_metadata(header.metadata, tensors)
+    except (EngineError, OSError) as error:
+        logger.warning("the counts of experts are not read: %s", error)
+        return None
+    counts = open_counts(path, key, (model.num_layers, model.num_experts))
+    return None if counts.is_empty else [row.astype(np.float32) for row in counts.counts]

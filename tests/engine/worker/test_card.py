@@ -1,0 +1,145 @@
+"""Loading onto a card, and what happens where there is none or it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.core import placement_hybrid
+from engine.core.config import OpsName, RunConfig
+from engine.core.gguf_header import read_model_header
+from engine.core.gpu import Gpu, GpuReport
+from engine.decode.generate import generate
+from engine.device.base import DeviceError, DeviceMemoryError
+from engine.memory.expert_counts import ExpertCounts, model_key
+from engine.ops.base import Limits, Ops
+from engine.ops.cuda import CudaOps
+from engine.ops.cuda_settings import CudaSettings
+from engine.worker import card, loading
+from engine.worker.card import card_settings
+from engine.worker.loading import LoadedModel, load_model
+from engine.worker.messages import SamplingParams
+from tests.support.golden import GOLDEN
+from tests.support.plain_device import PlainDevice
+from tests.support.plain_launches import plain_launches
+
+MODEL = GOLDEN / "full.gguf"
+GREEDY = SamplingParams(temperature=0)
+
+Make = Callable[[str, Limits, CudaSettings | None], Ops]
+
+
+@pytest.fixture(autouse=True)
+def no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(card, "probe_gpus", GpuReport)
+
+
+def on_plain_cards(monkeypatch: pytest.MonkeyPatch, device: Callable[[], PlainDevice]) -> None:
+    """`auto` and `cuda` mean a plain device from here on."""
+    make_ops = loading.make_ops
+
+    def make(name: str, limits: Limits, settings: CudaSettings | None = None) -> Ops:
+        if name in {"auto", "cuda"}:
+            return CudaOps(limits, device(), settings, plain_launches)
+        return make_ops(name, limits, settings)
+
+    monkeypatch.setattr(loading, "make_ops", make)
+
+
+def config(ops: OpsName, **changes: object) -> RunConfig:
+    return RunConfig(model=MODEL, context=64, ops=ops, prompt_chunk=32, **changes)
+
+
+def generated(loaded: LoadedModel) -> list[int]:
+    generation = generate(loaded.model, [5, 6, 7], GREEDY, 8, [], loaded.limits)
+    return [token.token_id for token in generation]
+
+
+def answer(of: RunConfig) -> tuple[str, list[int]]:
+    loaded = load_model(of)
+    try:
+        return loaded.ops.name, generated(loaded)
+    finally:
+        loaded.close()
+
+
+def test_the_card_gives_the_answer_of_the_reference(monkeypatch):
+    on_plain_cards(monkeypatch, PlainDevice)
+    name, tokens = answer(config(OpsName.CUDA, vram_reserve_mib=0))
+    assert name == "cuda"
+    assert tokens == answer(config(OpsName.REFERENCE))[1]
+
+
+def full_card() -> PlainDevice:
+    return PlainDevice(total_bytes=1 << 20)
+
+
+def test_a_card_that_is_too_small_leaves_auto_to_the_cpu_with_a_sentence(monkeypatch, caplog):
+    on_plain_cards(monkeypatch, full_card)
+    name, tokens = answer(config(OpsName.AUTO))
+    assert name == "host"
+    assert tokens == answer(config(OpsName.HOST))[1]
+    assert "The graphics card is not used: The card has no room." in caplog.text
+
+
+def test_a_card_that_was_asked_for_by_name_is_not_replaced(monkeypatch):
+    on_plain_cards(monkeypatch, full_card)
+    with pytest.raises(DeviceMemoryError, match="no room"):
+        load_model(config(OpsName.CUDA))
+
+
+def test_auto_asks_no_card_while_the_engine_for_cards_is_not_released():
+    assert answer(config(OpsName.AUTO))[0] == "host"
+
+
+def test_auto_takes_the_cpu_where_there_is_no_card(monkeypatch, caplog):
+    def no_card() -> PlainDevice:
+        raise DeviceError("No NVIDIA driver was found.")
+
+    monkeypatch.setattr(placement_hybrid, "GPU_ENGINE", True)
+    monkeypatch.setattr("engine.device.select.open_card", no_card)
+    assert answer(config(OpsName.AUTO))[0] == "host"
+    assert "The graphics card is not used: No NVIDIA driver was found." in caplog.text
+
+
+def test_settings_come_from_the_config_and_the_reserve_from_the_card(monkeypatch):
+    header = read_model_header(MODEL)
+    given = card_settings(
+        config(OpsName.CUDA, pcie_frac=0.25, expert_vram_mib=3, vram_reserve_mib=9), header
+    )
+    assert (given.pcie_frac, given.cache_bytes, given.reserve_bytes) == (0.25, 3 << 20, 9 << 20)
+    reserves = []
+    for display in (False, True, None):
+        found = GpuReport(cards=(Gpu(0, "card", 12 << 30, 11 << 30, has_display=display),))
+        monkeypatch.setattr(card, "probe_gpus", lambda found=found: found)
+        reserves.append(card_settings(config(OpsName.CUDA), header).reserve_bytes)
+    assert reserves[0] < reserves[1] == reserves[2]
+
+
+def test_learned_counts_fill_the_cache_and_are_learned_on(monkeypatch, tmp_path: Path):
+    header = read_model_header(MODEL)
+    path = tmp_path / "counts.json"
+    counts = ExpertCounts((4, 16), model_key(header))
+    counts.add(1, np.array([[11, 11, 3]], np.int32))
+    counts.save(path)
+    on_plain_cards(monkeypatch, PlainDevice)
+    learning = config(
+        OpsName.CUDA,
+        vram_reserve_mib=0,
+        expert_vram_mib=1,
+        expert_profile=path,
+        expert_profile_learn=True,
+    )
+    settings = card_settings(learning, header)
+    assert settings.counts is not None
+    assert settings.counts[1].argmax() == 11
+    loaded = load_model(learning)
+    generated(loaded)
+    loaded.save()
+    loaded.close()
+    learned = ExpertCounts.read(path, model_key(header), (4, 16)).counts
+    assert learned.sum() > 3
+    assert learned[1, 11] >= 2
