@@ -44,6 +44,10 @@ logger = logging.getLogger(__name__)
 KEPT_CONTROLLERS = 6
 MARKDOWN_SUFFIXES = frozenset({".md", ".markdown", ".txt"})
 
+# How long the end of the app waits for the disk.
+CLOSING_S = 10.0
+CLOSING_IN_VAIN_S = 1.0
+
 
 class ChatService(QObject):
     """The conversations.
@@ -142,12 +146,15 @@ class ChatService(QObject):
         """Whether everything is on disk."""
         return self._store.is_saved
 
-    def close(self, timeout_s: float = 10.0) -> Path | None:
+    def close(self, timeout_s: float = CLOSING_S) -> Path | None:
         """End all answers and save everything; for the app's end.
 
         When the disk is still full what is not saved is written to a file elsewhere, if that can be
-        done: its path, to be imported later.
+        done: its path, to be imported later. What could not be saved before is tried once more, and not
+        for long: nobody sees what is waited for.
         """
+        if self._store.save_problem is not None:
+            timeout_s = min(timeout_s, CLOSING_IN_VAIN_S)
         self._is_closing = True
         for controller, _ in list(self._busy.values()):
             controller.shut_down()

@@ -311,7 +311,8 @@ class HistoryStore:
                     self._note_problem(None)
                 continue
             with self._changed:
-                self._changed.wait_for(lambda: self._is_closing, retry_s)
+                # Whoever waits for it has perhaps just made room.
+                self._changed.wait_for(lambda: self._is_closing or self._is_urgent, retry_s)
             retry_s = min(retry_s * 2, RETRY_MOST_S)
 
     def _wait_for_changes(self) -> bool:

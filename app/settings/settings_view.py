@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QSize, Qt
-from PySide6.QtGui import QHideEvent, QPalette, QShowEvent
+from PySide6.QtGui import QHideEvent, QPalette, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -38,6 +38,10 @@ from app.settings.page import SettingsPage, plain_label
 from app.settings.run_page import RunPage
 
 _NAMED = 3  # settings that the restart line names
+_LIST_EMS = 14
+_FOLDED_LIST_EMS = 3
+# In less room than this the pages' names would leave their own texts too little.
+_FOLD_BELOW_EMS = 44
 
 
 class PageName(enum.StrEnum):
@@ -76,7 +80,8 @@ class SettingsView(QWidget):
         self.list.setIconSize(QSize(round(1.1 * em(self)), round(1.1 * em(self))))
         self.list.setSpacing(em(self) // 6)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.list.setFixedWidth(14 * em(self))
+        self.list.setFixedWidth(_LIST_EMS * em(self))
+        self._is_folded = False
         self.list.currentRowChanged.connect(self._show_row)
         self.stack = QStackedWidget()
         self.restart_bar = QFrame()
@@ -133,6 +138,16 @@ class SettingsView(QWidget):
         if not event.spontaneous():
             self.page.enter()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:  # Qt's name
+        """Show the pages without their names where there is no room for these."""
+        is_folded = event.size().width() < _FOLD_BELOW_EMS * em(self)
+        if is_folded != self._is_folded:
+            self._is_folded = is_folded
+            ems = _FOLDED_LIST_EMS if is_folded else _LIST_EMS
+            self.list.setFixedWidth(ems * em(self))
+            self._name_all()
+        super().resizeEvent(event)
+
     def hideEvent(self, event: QHideEvent) -> None:  # noqa: N802  # Qt's name
         """Hide keys again."""
         super().hideEvent(event)
@@ -167,7 +182,9 @@ class SettingsView(QWidget):
         self.list.blockSignals(True)
         self.list.clear()
         for name, title in titles.items():
-            item = QListWidgetItem(icon(_PAGES[name][0]), title)
+            item = QListWidgetItem(icon(_PAGES[name][0]), "" if self._is_folded else title)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, title)
+            item.setToolTip(title if self._is_folded else "")
             item.setSizeHint(QSize(0, 2 * em(self)))
             self.list.addItem(item)
         self.list.setCurrentRow(row)

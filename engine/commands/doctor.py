@@ -173,6 +173,37 @@ def check_operations() -> list[Finding]:
     return [Finding("CPU kernels", Health.FAILED, detail)]
 
 
+def check_card() -> list[Finding]:
+    """The NVIDIA card, each operation against its plain twin on it; nothing where there is none."""
+    from engine.core.gpu import probe_gpus  # noqa: PLC0415  # start quickly
+    from engine.core.placement_hybrid import GPU_ENGINE  # noqa: PLC0415
+    from engine.device.select import open_card  # noqa: PLC0415
+    from engine.ops.self_test_card import card_self_test  # noqa: PLC0415
+
+    cards = probe_gpus().cards
+    if not cards:
+        return []
+    name = ", ".join(card.name for card in cards)
+    begin = time.perf_counter()
+    try:
+        checks = card_self_test(open_card())
+    except EngineError as error:
+        health = Health.WARNING if GPU_ENGINE else Health.OK
+        unused = "" if GPU_ENGINE else " (not used by this version yet)"
+        return [Finding("Graphics card", health, f"{name}{unused}. {error}")]
+    wrong = [check for check in checks if not check.ok]
+    if not wrong:
+        took = time.perf_counter() - begin
+        detail = f"{name}: {len(checks)} checks agree with the reference ({took:.1f} s)"
+        return [Finding("Graphics card", Health.OK, detail)]
+    names = ", ".join(check.name for check in wrong[:5])
+    detail = (
+        f"{name}: {len(wrong)} of {len(checks)} checks disagree with the reference: {names}. "
+        "Start with --ops host and report this."
+    )
+    return [Finding("Graphics card", Health.FAILED, detail)]
+
+
 def check_bundled_model() -> list[Finding]:
     """The bundled model's file."""
     from engine.core.gguf_header import read_model_header  # noqa: PLC0415  # start quickly
@@ -195,6 +226,7 @@ CHECKS: tuple[Callable[[], list[Finding]], ...] = (
     check_packages,
     check_machine,
     check_operations,
+    check_card,
     check_bundled_model,
     check_settings,
 )

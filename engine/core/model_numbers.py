@@ -11,6 +11,8 @@ from engine.core.catalog import Catalog, CatalogModel
 from engine.core.config import KvType, RunConfig
 from engine.core.gguf_header import ModelHeader
 from engine.core.placement import (
+    COPIED_EXPERTS,
+    EXPERTS,
     MAX_WINDOW,
     Tier,
     kv_page_bytes,
@@ -119,7 +121,7 @@ def numbers_of_header(header: ModelHeader, config: RunConfig | None = None) -> M
     """
     config = config or RunConfig()
     model = model_config_of(header)
-    sizes = {"Experts": 0, "MTP layer": 0}
+    sizes = {EXPERTS: 0, COPIED_EXPERTS: 0, "MTP layer": 0}
     dense = rows = 0
     for part in weight_parts(header.tensors, model.num_layers, requant=config.requant):
         if part.name in sizes:
@@ -130,7 +132,7 @@ def numbers_of_header(header: ModelHeader, config: RunConfig | None = None) -> M
             dense += part.num_bytes
     page_tokens = page_tokens_of(model)
     return ModelNumbers(
-        expert_bytes=sizes["Experts"],
+        expert_bytes=sizes[EXPERTS] + sizes[COPIED_EXPERTS],
         num_experts=model.num_layers * model.num_experts,
         experts_used=model.num_layers * model.num_experts_used,
         dense_bytes=dense,

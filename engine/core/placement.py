@@ -28,6 +28,7 @@ from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
 
 EXPERTS = "Experts"
+COPIED_EXPERTS = "Experts, taken apart"  # files that store gate and up as one tensor
 DEFAULT_CONTEXT = 32_768
 MAX_WINDOW = 16  # rows of one sequence that a pass can commit in part: last token and 15 drafts
 PAGE_TOKENS = 256  # rounded down to a multiple of the model's block ratio
@@ -382,7 +383,14 @@ def weight_parts(
     tensors: Mapping[str, tuple[int, TensorInfo]], num_layers: int, *, requant: bool
 ) -> list[PlacedPart]:
     """The weights in groups, each with its tier and the reason for it."""
-    sizes = {"Experts": 0, TABLE_PART: 0, "Token embedding": 0, "MTP layer": 0, "Other": 0}
+    sizes = {
+        EXPERTS: 0,
+        COPIED_EXPERTS: 0,
+        TABLE_PART: 0,
+        "Token embedding": 0,
+        "MTP layer": 0,
+        "Other": 0,
+    }
     sizes |= {"Stream projections": 0, "Stream projections as Q8_0": 0}
     for name, (_shard, info) in tensors.items():
         if requant and is_requantised(name, info.type, info.shape):
@@ -391,7 +399,8 @@ def weight_parts(
         else:
             sizes[_weight_group(name, num_layers)] += info.num_bytes
     reasons = {
-        "Experts": (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
+        COPIED_EXPERTS: (Tier.RAM, "gate and up are one tensor in the file: copied at the start"),
+        EXPERTS: (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
         TABLE_PART: (Tier.DISK, "a few rows per token are read"),
         "Token embedding": (Tier.DISK, "one row per token is read"),
         "MTP layer": (Tier.RAM_MAPPED, "read for every draft"),
@@ -431,9 +440,21 @@ def _expert_parts(plan: ExpertPlan) -> list[PlacedPart]:
     return [part for part in parts if part.num_bytes]
 
 
-def is_expert_tensor(name: str) -> bool:
-    """Whether a tensor holds stacked experts, of a layer or of a draft head."""
-    return "_exps." in name
+def expert_tensors(header: ModelHeader) -> set[str]:
+    """Tensors of the layers' experts that are computed with where they lie in the file."""
+    num_layers = model_config_of(header).num_layers
+    return {name for name in header.tensors if _weight_group(name, num_layers) == EXPERTS}
+
+
+def read_every_token(header: ModelHeader) -> set[str]:
+    """Tensors that every token reads whole; of a draft head all, because every draft reads it."""
+    num_layers = model_config_of(header).num_layers
+    return {
+        name
+        for name in header.tensors
+        if _weight_group(name, num_layers) not in {EXPERTS, COPIED_EXPERTS}
+        and not is_read_by_rows(name, header.tensors)
+    }
 
 
 def is_read_by_rows(name: str, tensors: Container[str]) -> bool:
@@ -454,8 +475,8 @@ def _weight_group(name: str, num_layers: int) -> str:
     block = name.split(".", 2)[1] if name.startswith("blk.") else ""
     if block.isdigit() and int(block) >= num_layers:  # blocks after the trunk's are draft heads
         return "MTP layer"
-    if is_expert_tensor(name):
-        return EXPERTS
+    if "_exps." in name:
+        return COPIED_EXPERTS if "gate_up_exps." in name else EXPERTS
     return "Other"
 
 

@@ -145,6 +145,10 @@ class CudaOps(Ops):
         """A `DeviceArray`."""
         return _as_numpy(self._space.zeros(shape, dtype))
 
+    def upload(self, values: npt.NDArray[Any]) -> DeviceArray:
+        """A copy of a host array on the card."""
+        return self._space.upload(values)
+
     def host_arrays(self, *parts: tuple[tuple[int, ...], npt.DTypeLike]) -> list[npt.NDArray[Any]]:
         """Pinned arrays of one block."""
         return self._host_arrays.new_block(parts)

@@ -12,6 +12,7 @@ CUDA_FORMATS = HOST_FORMATS
 FLOAT_FORMATS = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 
 MOST_MATRICES = 6  # of one launch
+BLOCK = 32  # values that share an activation scale
 UNIT = 64  # values that a lane decodes at once (formats.cuh)
 THREADS = 128  # of a block of a product
 ROWS = (1, 2, 4, 8, 16)  # rows of activations of a tile for which there are kernels

@@ -21,6 +21,7 @@ from engine.ops.cuda_codebooks import codebooks
 from engine.ops.cuda_launch import Launcher, pointer
 from engine.ops.cuda_matrix import CudaMatrix, cuda_matrix
 from engine.ops.cuda_product_structs import (
+    BLOCK,
     FLOAT_FORMATS,
     MANY_MATRIX_ROWS,
     MANY_ROWS,
@@ -34,6 +35,7 @@ from engine.ops.cuda_product_structs import (
     record_bytes,
     tile_rows,
 )
+from engine.ops.cuda_records import KnownRecords
 from engine.ops.weights import Matrix, MoeWeights
 
 _WARP = 32
@@ -44,10 +46,15 @@ _MOST_SETS = 4
 _MOST_SETS_WITH_CODEBOOK = 8
 _MOST_QUANTISING_BLOCKS = 1 << 16  # beyond, each takes several times
 _MOST_SHARED_BYTES = 48 << 10
+_FEW_PAIRS = 256  # that are grouped by comparing each with each
 
 
 class CudaProducts:
-    """Launches products into the stream of one launcher."""
+    """Launches products into the stream of one launcher.
+
+    Attributes:
+        known_records: rows that need not be quantised again.
+    """
 
     def __init__(self, launcher: Launcher) -> None:
         """Upload the codebooks.
@@ -56,6 +63,7 @@ class CudaProducts:
             DeviceMemoryError: there is no room for them.
         """
         self._launcher = launcher
+        self.known_records = KnownRecords()
         self._grids = {t: launcher.space.upload(words) for t, words in codebooks().items()}
 
     # -- parts that other launch modules may use -------------------------------------------------
@@ -67,8 +75,12 @@ class CudaProducts:
             x: `[num_rows, columns]` float32.
             num_rows: R.
             columns: of a row.
-            scratch: name of the launcher's scratch memory that takes the records.
+            scratch: name of the launcher's scratch memory that takes the records, unless they
+                are there already.
         """
+        known = self.known_records.find(pointer(x).value, num_rows, columns)
+        if known is not None:
+            return known
         records = self._launcher.scratch(scratch, num_rows * record_bytes(columns))
         self._launcher.launch(
             "quantise_rows",
@@ -211,22 +223,24 @@ class CudaProducts:
             raise ValueError(f"experts: arrays do not fit the matrices of {gate.name}")
         if num_rows == 0 or bank.memory is None or bank.num_slots == 0:
             return
-        choices = self._choices(bank, (gate.type, up.type, down.type), slots)
-        width = gate.rows
-        outs = [
-            self._launcher.scratch(f"experts: {name}", choices.count * width * 4)
-            for name in ("gate", "up")
-        ]
+        choices = self._choices(weights, bank.num_slots, slots)
         records: int | None = None
         if not {gate.type, up.type} <= FLOAT_FORMATS:
             records = self.quantise(x, num_rows, gate.columns, "products: rows")
-        for parts in ((0, 1),) if gate.type is up.type else ((0,), (1,)):
-            matrix = (gate, up)[parts[0]]
-            read = x if matrix.type in FLOAT_FORMATS or records is None else records
-            targets = [outs[part] for part in parts]
-            self._expert_product(bank, choices, matrix, parts, read, targets, per_row=num_used)
-        hidden = self._gated(down.type, outs, width, choices.count, choices)
-        self._expert_product(bank, choices, down, (2,), hidden, [pairs.address], per_row=1)
+        if choices.tile_rows == MANY_ROWS and gate.type is up.type:
+            hidden = self._gated_product(bank, choices, gate, records or 0, num_used)
+        else:
+            outs = [
+                self._launcher.scratch(f"experts: {name}", choices.count * gate.rows * 4)
+                for name in ("gate", "up")
+            ]
+            for parts in ((0, 1),) if gate.type is up.type else ((0,), (1,)):
+                matrix = (gate, up)[parts[0]]
+                read = x if matrix.type in FLOAT_FORMATS or records is None else records
+                targets = [outs[part] for part in parts]
+                self._expert_product(bank, choices, matrix, parts, read, targets, num_used)
+            hidden = self._gated(down.type, outs, gate.rows, choices.count, choices)
+        self._expert_product(bank, choices, down, (2,), hidden, [pairs.address], 1)
 
     def expert_sum(
         self,
@@ -386,34 +400,41 @@ class CudaProducts:
             product,
         )
 
-    def _choices(self, bank: Bank, kinds: tuple[GgmlType, ...], slots: DeviceArray) -> Choices:
+    def _choices(self, weights: MoeWeights, num_slots: int, slots: DeviceArray) -> Choices:
         """Cut the pairs into tiles: on the card, unless each is one."""
         num_rows, num_used = slots.shape
-        count, num_slots = num_rows * num_used, bank.num_slots
+        count = num_rows * num_used
         if num_rows == 1:
             return Choices(slots.address, count, 1, count, None, None)
-        if num_slots * 4 > _MOST_SHARED_BYTES:
-            raise ValueError(f"{num_slots} slots of one layer are more than can be sorted at once")
         # A tile that is not full costs registers, pairs beyond a tile read the weights again. A row
         # chooses an expert once, so few rows fill no large tile.
-        rows = tile_rows(min(num_rows, max(4, -(-count // num_slots))))
+        rows = tile_rows(min(num_rows, max(4, -(-count // weights.gate.count))))
+        kinds = {m.type for m in (weights.gate, weights.up, weights.down)}
         if not FLOAT_FORMATS.isdisjoint(kinds):
             rows = min(rows, ROWS[-1])
         most_tiles = min(count, count // rows + num_slots)
         tiles = self._launcher.scratch("experts: tiles", 16 + 16 * most_tiles)
         pairs = self._launcher.scratch("experts: pairs", 4 * count)
-        self._launcher.launch(
-            "group_experts",
-            (1, 1, 1),
-            (1024 if count > 4096 else 128, 1, 1),
-            pointer(slots),
-            pointer(tiles),
-            pointer(pairs),
-            ctypes.c_int32(count),
-            ctypes.c_int32(num_slots),
-            ctypes.c_int32(rows),
-            shared_bytes=4 * num_slots,
-        )
+        arrays = (pointer(slots), pointer(tiles), pointer(pairs), ctypes.c_int32(count))
+        if count <= _FEW_PAIRS:
+            block = (-(-count // _WARP) * _WARP, 1, 1)
+            self._launcher.launch(
+                "group_few_experts", (1, 1, 1), block, *arrays, ctypes.c_int32(rows)
+            )
+        else:
+            if num_slots * 4 > _MOST_SHARED_BYTES:
+                raise ValueError(
+                    f"{num_slots} slots of one layer are more than can be sorted at once"
+                )
+            self._launcher.launch(
+                "group_experts",
+                (1, 1, 1),
+                (1024, 1, 1),
+                *arrays,
+                ctypes.c_int32(num_slots),
+                ctypes.c_int32(rows),
+                shared_bytes=4 * num_slots,
+            )
         return Choices(slots.address, count, rows, most_tiles, tiles, pairs)
 
     def _expert_product(
@@ -424,21 +445,47 @@ class CudaProducts:
         parts: tuple[int, ...],
         x: DeviceArray | int,
         outs: Sequence[int],
-        *,
         per_row: int,
     ) -> None:
         """One or two matrices of a slot (0 gate, 1 up, 2 down) of one shape with their pairs."""
-        product = self._product(matrix.type, matrix.columns, x)
-        for i, (part, out) in enumerate(zip(parts, outs, strict=True)):
-            product.weights[i] = bank.address_of(0) + bank.layout.offsets[part]
+        product = self._product_of_slots(bank, choices, matrix, parts, x, per_row)
+        for i, out in enumerate(outs):
             product.out[i] = out
+        self._launch(product, matrix.type, choices.tile_rows, choices.most_tiles, len(parts))
+
+    def _gated_product(
+        self, bank: Bank, choices: Choices, gate: CudaMatrix, x: int, per_row: int
+    ) -> int:
+        """Records of silu(gate) * up of large tiles; both matrices are quantised, and so is down."""
+        hidden = self._launcher.scratch("products: hidden", choices.count * record_bytes(gate.rows))
+        product = self._product_of_slots(bank, choices, gate, (0, 1), x, per_row)
+        product.out[0] = hidden
+        self._launcher.launch(
+            f"product_{gate.type.name.lower()}_many_gated",
+            (-(-gate.rows // BLOCK), choices.most_tiles, 1),
+            (THREADS, 1, 1),
+            product,
+        )
+        return hidden
+
+    def _product_of_slots(
+        self,
+        bank: Bank,
+        choices: Choices,
+        matrix: CudaMatrix,
+        parts: tuple[int, ...],
+        x: DeviceArray | int,
+        per_row: int,
+    ) -> Product:
+        product = self._product(matrix.type, matrix.columns, x)
+        for i, part in enumerate(parts):
+            product.weights[i] = bank.address_of(0) + bank.layout.offsets[part]
             product.matrix_rows[i] = matrix.rows
         product.tiles, product.pairs = choices.tiles, choices.pairs
         product.slots = choices.slots
         product.slot_bytes = bank.layout.slot_bytes
-        product.num_rows = choices.count
-        product.per_row = per_row
-        self._launch(product, matrix.type, choices.tile_rows, choices.most_tiles, len(parts))
+        product.num_rows, product.per_row = choices.count, per_row
+        return product
 
     def _gated(
         self,

@@ -21,6 +21,7 @@ _COLUMNS = 256  # threads of a block that takes columns
 _MOST_INJECTED = 8  # streams whose injection hc_norm sums
 _WARP = 32
 _UP_WARPS = 16  # of a block of hc_up, at most
+_RECORD_COLUMNS = 32  # of a block of hc_up that also writes records of x
 _UP_ROWS = (4, 16)  # that hc_up takes at once
 _UP_FORMATS = frozenset(
     {
@@ -61,10 +62,12 @@ class CudaStreams:
 
     def fill_streams(self, x: DeviceArray, streams: DeviceArray) -> None:
         """See `Ops.fill_streams`."""
+        self._products.known_records.forget()
         self._by_columns("fill_streams", streams, pointer(x), pointer(streams))
 
     def add_to_streams(self, x: DeviceArray, streams: DeviceArray) -> None:
         """See `Ops.add_to_streams`."""
+        self._products.known_records.forget()
         self._by_columns("add_to_streams", streams, pointer(x), pointer(streams))
 
     def hc_combine(
@@ -75,12 +78,14 @@ class CudaStreams:
         late: DeviceArray | None = None,
     ) -> None:
         """See `Ops.hc_combine`; `late` `[R, H]` is added to y first."""
+        self._products.known_records.forget()
         self._by_columns(
             "hc_combine", streams, pointer(streams), pointer(inject), pointer(y), pointer(late)
         )
 
     def rms_norm(self, x: DeviceArray, weight: DeviceArray, eps: float, out: DeviceArray) -> None:
         """See `Ops.rms_norm`."""
+        self._products.known_records.forget()
         if not x.size:
             return
         rows, width = x.shape
@@ -102,6 +107,7 @@ class CudaStreams:
         pending: Pending | None = None,
     ) -> None:
         """See `Ops.hc_mix`; `pending` is added to the streams first, with the bits of `hc_combine`."""
+        self._products.known_records.forget()
         rows = len(streams)
         for first in range(0, rows, _GROUP_ROWS):
             part = slice(first, min(rows, first + _GROUP_ROWS))
@@ -208,9 +214,15 @@ class CudaStreams:
             (4 * rank if is_float else record_bytes(rank)) + 4 * hc * columns
         )
         if at_once and warps and up.type in _UP_FORMATS and shared <= _MOST_SHARED_BYTES:
+            records: int | None = None
+            if columns == _RECORD_COLUMNS and hidden % 64 == 0:  # else no block has whole records
+                # Each x has its own: another pass may come between what makes and what reads them.
+                name = f"hc_x_records {x.address:#x}"
+                records = self._launcher.scratch(name, rows * record_bytes(hidden))
+                self._products.known_records.remember(x, records)
             struct = HcUpStruct(
                 *(up.address, row_bytes(up.type, rank), low.address, normed.address, x.address),
-                records=None,
+                records=records,
                 partials=None if partials is None else partials.address,
                 inject=None if inject is None else inject.address,
                 num_rows=rows,

@@ -23,7 +23,7 @@ from engine.core.disk_reads import PAGES, UNKNOWN, DiskReads
 from engine.core.errors import EngineError, ModelFileError
 from engine.core.expert_plan import ExpertPlan
 from engine.core.gguf_header import ModelHeader
-from engine.core.placement import is_expert_tensor, is_read_by_rows
+from engine.core.placement import is_read_by_rows, read_every_token
 from engine.core.process_memory import major_faults
 from engine.core.settings import load_settings
 from engine.gguf.file_pages import Range, may_look_into_cache, system_pages
@@ -100,15 +100,6 @@ def map_model(header: ModelHeader, plan: ExpertPlan) -> GgufFile:
         num_bytes += sum(header.tensors[name][1].num_bytes for name in read_every_token(header))
     copies = num_bytes > 0 and supports_private() and not can_lock(num_bytes)
     return GgufFile(header, private=copies)
-
-
-def read_every_token(header: ModelHeader) -> set[str]:
-    """Tensors that every token reads whole."""
-    return {
-        name
-        for name in header.tensors
-        if not is_expert_tensor(name) and not is_read_by_rows(name, header.tensors)
-    }
 
 
 def open_expert_tier(

@@ -19,13 +19,13 @@ from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine, probe_machine
 from engine.core.placement import (
-    FUSED_SUFFIX,
     MAX_WINDOW,
     Placement,
     Verdict,
-    is_expert_tensor,
+    expert_tensors,
     is_read_by_rows,
     place_on_cpu,
+    read_every_token,
     require_private_memory,
 )
 from engine.core.settings import load_settings
@@ -52,7 +52,6 @@ from engine.worker.expert_tier import (
     ExpertTier,
     map_model,
     open_expert_tier,
-    read_every_token,
 )
 from engine.worker.messages import SamplingParams
 from engine.worker.session_files import SessionFile, session_key
@@ -367,11 +366,7 @@ def _read_first(header: ModelHeader, placement: Placement) -> set[str]:
     plan = placement.experts
     # What is kept is read when it is kept.
     rest = set() if plan.keeps_rest else read_every_token(header)
-    experts = {
-        name
-        for name in header.tensors
-        if is_expert_tensor(name) and not name.endswith(FUSED_SUFFIX) and not plan.keep_bytes
-    }
+    experts = set() if plan.keep_bytes else expert_tensors(header)
     if placement.verdict is Verdict.FITS:
         return rest | experts
     if plan.ram_bytes == 0:  # not even the rest has room

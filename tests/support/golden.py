@@ -30,8 +30,9 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 FLOAT_CASES = ("full", "nople", "odd")
 QUANTISED_CASES = ("quant-Q4_K_M", "quant-Q2_0", "quant-IQ2_XS")
 CPU_OPS_NAMES = ("reference", "host")
-# `plain` are the CUDA operations with the reference's in the place of kernels; `emulated` have the kernels.
-OPS_NAMES = (*CPU_OPS_NAMES, "plain", pytest.param("emulated", marks=pytest.mark.slow))
+# `plain` are the CUDA operations with the reference's in the place of kernels. With the kernels everything
+# takes much longer: see tests/engine/ops/cuda/test_emulated_engine.py.
+OPS_NAMES = (*CPU_OPS_NAMES, "plain")
 _EXACT_OPS = ("reference", "plain")
 
 # Largest differences of logits and of probed values in float models (logits have a deviation of 1).

@@ -11,8 +11,47 @@ KERNEL(expert_slots)(const int32_t* ids, const int32_t* table, int32_t* slots, i
 }
 EXPORT(expert_slots)
 
-// Groups `count` pairs by slot (counting sort) into tiles of `size` pairs. One block; dynamic shared memory: an int for
-// each slot. Pairs with a slot below 0 are left out. The order of a slot's pairs is any: results do not depend on it.
+// Groups `count` pairs by slot into tiles of `size` pairs; those with a slot below 0 are left out. Two ways, one block
+// each.
+
+// A few pairs (windows of decoding), a thread each, at most 256: everybody counts those before it.
+KERNEL(group_few_experts)
+(const int32_t* slots, int32_t* tiles, int32_t* pairs, int32_t count, int32_t size) {
+    __shared__ int32_t slot_of[256], is_first[256];  // of each pair; whether it is the first of a tile
+    __shared__ int32_t totals[2];
+    const int32_t i = static_cast<int32_t>(threadIdx.x), mine = i < count ? slots[i] : -1;
+    slot_of[i] = mine;
+    if (i < 2) totals[i] = 0;
+    __syncthreads();
+    int32_t place = 0, within = 0, same = 0;  // pairs before this one, of its slot, and all of its slot
+    for (int32_t j = 0; j < count; ++j) {
+        const int32_t slot = slot_of[j];
+        const bool is_same = slot == mine;
+        place += slot >= 0 && (slot < mine || (is_same && j < i));
+        within += is_same && j < i;
+        same += is_same;
+    }
+    const bool starts_tile = mine >= 0 && within % size == 0;
+    is_first[i] = starts_tile;
+    if (mine >= 0) {
+        pairs[place] = i;
+        atomicAdd(&totals[1], 1);
+        if (starts_tile) atomicAdd(&totals[0], 1);
+    }
+    __syncthreads();
+    if (i < 2) tiles[i] = totals[i];
+    if (!starts_tile) return;
+    int32_t index = 0;
+    for (int32_t j = 0; j < count; ++j) {
+        index += is_first[j] != 0 && (slot_of[j] < mine || (slot_of[j] == mine && j < i));
+    }
+    int32_t* tile = tiles + 4 + 4 * index;
+    tile[0] = mine, tile[1] = place, tile[2] = min(size, same - within), tile[3] = 0;
+}
+EXPORT(group_few_experts)
+
+// Any number, by a counting sort. Dynamic shared memory: an int for each slot. The order of a slot's pairs is any:
+// results do not depend on it.
 KERNEL(group_experts)
 (const int32_t* slots, int32_t* tiles, int32_t* pairs, int32_t count, int32_t num_slots, int32_t size) {
     DYNAMIC_SHARED(int32_t, place);  // counts, then where the next pair of a slot goes

@@ -1,5 +1,5 @@
-// The kernels of one format: products with up to 1, 2, 4, 8, 16 rows of activations (of a tile), with many (up to 64),
-// and reading rows of a table. A .cu file for each format has them, so that only what a model needs is compiled.
+// The kernels of one format: products with up to 1, 2, 4, 8, 16 rows of activations (of a tile), with many (up to 64), with many
+// and gated, and reading rows of a table. A .cu file for each format has them, so that only what a model needs is compiled.
 #pragma once
 #include "products_float.cuh"
 #include "products_many.cuh"
@@ -14,6 +14,9 @@
     ONE_PRODUCT(format, Format, 8)                                                                      \
     ONE_PRODUCT(format, Format, 16)                                                                     \
     KERNEL_BOUNDED(product_##format##_many, MANY_THREADS)(const Product p) { product_many<Format>(p); } \
+    KERNEL_BOUNDED(product_##format##_many_gated, MANY_THREADS)(const Product p) {                      \
+        product_many<Format, true>(p);                                                                  \
+    }                                                                                                   \
     KERNEL(gather_##format)                                                                             \
     (const uint8_t* table, int64_t row_bytes, const uint32_t* grid, const int64_t* numbers,             \
      int32_t count, int32_t columns, float* out) {                                                      \

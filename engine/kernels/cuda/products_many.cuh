@@ -4,6 +4,9 @@
 // at a time are decoded into shared memory, one by each thread; a warp multiplies 16 matrix rows with all activations.
 // Units are taken chain by chain, so that one running sum, one for the quad and one for the total per output give the
 // order of float operations of products.cuh, bit for bit.
+//
+// The gated form computes 32 rows of each of two matrices, gate and up, and writes silu(gate) * up as records of 8-bit
+// blocks to out[0], as gated_quantise_rows would: what experts make of a prompt on the way takes a quarter of the memory.
 #pragma once
 #include "products.cuh"
 
@@ -132,14 +135,38 @@ __device__ __forceinline__ void multiply_block(const ManyShared<Format>& s, int 
     }
 }
 
-template <class Format>
+// Writes the gated form. `values`: MANY_ROWS * (MANY_MATRIX_ROWS + 1) floats of shared memory, free for use.
+__device__ __forceinline__ void write_gated(const Product& p, const Tile& tile, const ManySums& sums, int32_t block,
+                                            float* values) {
+    constexpr int STRIDE = MANY_MATRIX_ROWS + 1;
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int m = 16 * warp + lane / 4 + 8 * (i >> 1), r = 8 * n + lane % 4 * 2 + (i & 1);
+            values[r * STRIDE + m] = sums.total[n][i];
+        }
+    }
+    __syncthreads();
+    const int32_t width = p.matrix_rows[0];
+    for (int r = warp; r < tile.count; r += MANY_THREADS / 32) {
+        uint8_t* record = reinterpret_cast<uint8_t*>(p.out[0]) + row_of(p, tile, r) * record_bytes(width);
+        const float value = silu(values[r * STRIDE + lane]) * values[r * STRIDE + 32 + lane];
+        quantise_block(value, lane, block, width, record);
+        const bool is_last = (block + 1) * BLOCK == width;
+        if (is_last && (block & 1) == 0) quantise_block(0.0f, lane, block + 1, width, record);  // the padding
+    }
+}
+
+template <class Format, bool GATED = false>
 __device__ __forceinline__ void product_many(const Product& p) {
     __shared__ __align__(16) ManyShared<Format> s;
     const BlockPlace block = place_of_block();
     const Tile tile = tile_of(p, block.y, MANY_ROWS);
     if (tile.count <= 0) return;
     const OneMatrix matrix = matrix_of(p);
-    const int32_t start = block.x * MANY_MATRIX_ROWS;
+    const int32_t start = block.x * (GATED ? BLOCK : MANY_MATRIX_ROWS);
     if (start >= matrix.rows) return;
     const uint32_t* grid = shared_grid<Format>(p.grid);
     const int tiles = (tile.count + 7) / 8, thread = static_cast<int>(threadIdx.x);
@@ -147,8 +174,9 @@ __device__ __forceinline__ void product_many(const Product& p) {
 
     // This thread decodes a unit of one matrix row, and copies a quarter of four rows of activations.
     const int w_row = thread % MANY_MATRIX_ROWS, which = thread / MANY_MATRIX_ROWS;
-    const uint8_t* row =
-        matrix.weights + tile.slot * p.slot_bytes + min(start + w_row, matrix.rows - 1) * p.row_bytes;
+    const bool is_up = GATED && w_row >= BLOCK;
+    const uint8_t* row = (is_up ? p.weights[1] : matrix.weights) + tile.slot * p.slot_bytes +
+                         min(start + (is_up ? w_row - BLOCK : w_row), matrix.rows - 1) * p.row_bytes;
     const uint8_t* x[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -246,6 +274,11 @@ __device__ __forceinline__ void product_many(const Product& p) {
         __syncthreads();
     }
 
+    if constexpr (GATED) {
+        static_assert(sizeof(s.w) + sizeof(s.x) >= MANY_ROWS * (MANY_MATRIX_ROWS + 1) * sizeof(float), "no room");
+        write_gated(p, tile, sums, block.x, reinterpret_cast<float*>(&s));
+        return;
+    }
     const int lane = thread % 32, g = lane / 4, t = lane % 4, warp = thread / 32;
 #pragma unroll
     for (int n = 0; n < 8; ++n) {

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.chat.service import CLOSING_IN_VAIN_S
 from app.history.records import AttachmentKind
 from tests.app.chat.test_attachments import PNG, make_pdf
 
@@ -225,3 +226,24 @@ def test_what_is_not_saved_at_the_end_is_written_elsewhere(
     copy = again.service.controller(again.service.conversations()[0].id)
     assert copy.path()[-1].text == "这是答案。"
     assert copy.path()[2].text.startswith("Two xxx")
+
+
+def test_a_disk_that_is_known_to_be_full_holds_nobody_up_at_the_end(
+    open_chats, server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    chats = open_chats(server.url)
+    controller = chats.new()
+    chats.ask(controller, "One")
+    store = chats.service._store
+    assert store.flush()
+    connection = store._database._writer
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    chats.ask(controller, "Two " + "x" * 6000)
+    chats.wait(lambda: chats.service.save_problem is not None)
+    waited = []
+    really = store.close
+    monkeypatch.setattr(store, "close", lambda timeout_s: waited.append(timeout_s) or really(0.2))
+    assert chats.service.close() is not None
+    assert waited == [CLOSING_IN_VAIN_S]

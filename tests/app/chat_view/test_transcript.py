@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -533,3 +534,17 @@ def test_the_details_of_an_answer_name_the_sampling_that_was_used():
 def test_of_an_answer_too_short_to_measure_no_speed_is_said(stats, is_shown):
     assert ("tokens/s" in stats_line(stats)) is is_shown
     assert ("tokens/s" in stats_details(stats)) is is_shown
+
+
+@pytest.mark.parametrize("text", ["Write a long story. " * 160, "Look:\n\n" + "word " * 90])
+def test_rows_follow_each_other_without_a_gap_at_every_width(transcript, fill, settled, text):
+    """What is below a folded message kept its place when the text above it was wrapped anew."""
+    fill(transcript, [text, "answer"])
+    size = transcript.size()
+    for width in (500, size.width(), 700, 420, size.width()):
+        transcript.resize(width, size.height())
+        settled(transcript)
+        section = transcript.sections[0]
+        for above, below in pairwise(section.rows):
+            gap = section.tops[below.index] - section.tops[above.index] - above.height
+            assert -0.01 <= gap <= transcript.surroundings.theme.em

@@ -310,3 +310,16 @@ def test_a_fault_while_saving_does_not_end_saving(store, monkeypatch):
     assert store.flush(20)
     wait_until(lambda: len(told) == 2)
     assert told[1] is None
+
+
+def test_who_waits_for_saving_has_it_tried_again_at_once(open_store):
+    store = open_store(retry_s=600)
+    told = []
+    store.on_saving = told.append
+    add_conversation(store, "Question?")
+    fill_disk(store)
+    add_conversation(store, "x" * 100_000)
+    wait_until(lambda: told)
+    make_room(store)
+    assert store.flush(20)
+    store.close()

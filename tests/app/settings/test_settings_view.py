@@ -3,11 +3,12 @@
 import json
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtWidgets import QApplication, QCheckBox
 
 from app import autostart
 from app.app_settings import Theme
+from app.look.look import em
 from app.settings.general_page import GeneralPage
 from app.settings.settings_view import PageName, SettingsView
 from app.supervisor.state import EngineState, Phase
@@ -38,6 +39,22 @@ def test_every_page_opens_is_named_and_can_be_reached_by_the_keyboard(view):
         assert view.list.currentItem().text()
     assert view.list.focusPolicy() & Qt.FocusPolicy.TabFocus
     assert view.list.count() == len(PageName)
+
+
+def test_in_little_room_the_pages_have_icons_alone_and_no_text_of_a_page_is_cut_off(view, qtbot):
+    unit = em(view)
+    page = view.open_page(PageName.GENERAL)
+    view.resize(33 * unit, 30 * unit)  # what a screen of 1600 points has at 250 %
+    assert view.list.width() < 4 * unit
+    item = view.list.item(0)
+    assert item.text() == ""
+    assert item.toolTip() == item.data(Qt.ItemDataRole.AccessibleTextRole) == "General"
+    qtbot.waitUntil(lambda: page.width() > 25 * unit)
+    for box in page.findChildren(QCheckBox):
+        right = box.mapTo(page, QPoint(box.sizeHint().width(), 0)).x()
+        assert right <= page.width(), box.text()
+    view.resize(60 * unit, 30 * unit)
+    assert view.list.item(0).text() == "General"
 
 
 def test_a_saved_setting_waits_for_a_restart_that_one_button_makes(

@@ -9,6 +9,7 @@ from engine.core.config import KvType, RunConfig
 from engine.core.errors import ConfigError, ResourceError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine
+from engine.core.model_numbers import numbers_of_header
 from engine.core.placement import (
     MAX_WINDOW,
     TABLE_PART,
@@ -211,6 +212,30 @@ def test_experts_that_are_to_be_kept_beyond_free_memory_are_refused_with_a_numbe
         most = int(caught.value.message.rsplit(" ", 1)[1].rstrip("."))
         fitting = RunConfig.model_validate({"expert_mode": "budget", "expert_ram_mib": most})
         require_private_memory(place_on_cpu(small, big, fitting), small)
+
+
+def test_experts_that_loading_takes_apart_are_memory_of_the_process(header: ModelHeader) -> None:
+    tensors = dict(header.tensors)
+    for layer in range(4):
+        shard, gate = tensors.pop(f"blk.{layer}.ffn_gate_exps.weight")
+        _, up = tensors.pop(f"blk.{layer}.ffn_up_exps.weight")
+        columns, width, count = gate.ne
+        name = f"blk.{layer}.ffn_gate_up_exps.weight"
+        tensors[name] = (
+            shard,
+            dataclasses.replace(
+                gate,
+                name=name,
+                ne=(columns, 2 * width, count),
+                num_bytes=gate.num_bytes + up.num_bytes,
+            ),
+        )
+    fused = dataclasses.replace(header, tensors=tensors)
+    apart, joined = (place_on_cpu(machine(), one, RunConfig()) for one in (header, fused))
+    copied = sum(info.num_bytes for name, (_, info) in tensors.items() if "gate_up_exps" in name)
+    assert joined.needed_bytes == apart.needed_bytes
+    assert joined.private_bytes - apart.private_bytes == copied > 0
+    assert numbers_of_header(fused).expert_bytes == numbers_of_header(header).expert_bytes
 
 
 def _with_large_experts(header: ModelHeader) -> ModelHeader:

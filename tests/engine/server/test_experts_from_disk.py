@@ -1,5 +1,6 @@
 """A real server whose experts come from the disk: what it counts, and a disk that fails under it."""
 
+import json
 import os
 import sys
 
@@ -112,3 +113,23 @@ def test_without_look_ahead_nothing_is_claimed_of_experts(start_server, model):
         assert "experts" not in phase
         assert "waited_ms" not in phase.get("pages", {})
     assert 'tier="experts"' not in server.http.get("/metrics").text
+
+
+def test_counts_are_written_when_the_model_is_unloaded(start_server, model, tmp_path):
+    path = tmp_path / "Profil" / "experts.json"
+    server = start_server(
+        None,
+        *("--model", str(model[0]), "--context", "512", "--threads", "2"),
+        *("--expert-profile", str(path), "--expert-profile-learn"),
+    )
+    reply = server.chat("hello", max_tokens=6, temperature=0).json()
+    assert not path.exists()
+    server.process.terminate()
+    server.process.wait(20)
+    counts = json.loads(path.read_text(encoding="utf-8"))["counts"]
+    usage = reply["usage"]
+    least = (
+        usage["prompt_tokens"] + usage["completion_tokens"] - 1
+    )  # drafts may have been counted too
+    assert sum(counts[0]) >= 2 * least
+    assert "hello" not in path.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from engine.core.config import BUNDLED_MODEL, RunConfig
 from engine.core.errors import ModelFileError
 from engine.core.gguf_header import read_model_header
 from engine.core.machine import probe_machine
-from engine.core.placement import place_on_cpu
+from engine.core.placement import Tier, place_on_cpu, read_every_token
 from engine.decode.generate import generate
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from engine.worker import expert_tier
@@ -129,6 +129,26 @@ def test_a_model_beyond_memory_is_looked_ahead_for_and_says_what_it_read(
         assert read.reads + read.hits == 4 * per_pass
     assert "plan: Experts, disk" in caplog.text
     assert "kept in memory" in caplog.text
+
+
+def test_what_is_kept_is_what_the_plan_says_the_draft_head_included(monkeypatch):
+    header = read_model_header(BUNDLED_MODEL)
+    names = read_every_token(header)
+    assert {"blk.4.ffn_up_exps.weight", "blk.4.ffn_up_shexp.weight", "output.weight"} <= names
+    assert not names & {"blk.3.ffn_up_exps.weight", "per_layer_token_embd.weight"}
+    config = RunConfig(model=BUNDLED_MODEL, context=256, parallel=1, session_cache_mib=0)
+    roomy = place_on_cpu(probe_machine(), header, config)
+    tight = replace(probe_machine(), ram_available_bytes=roomy.needed_bytes - (2 << 20))
+    monkeypatch.setattr("engine.worker.loading.probe_machine", lambda: tight)
+    loaded = load_model(config, parallel=1)
+    loaded.close()
+    planned = sum(
+        part.num_bytes
+        for part in loaded.placement.parts
+        if part.tier is Tier.RAM and part.name in {"Other", "MTP layer"}
+    )
+    kept = loaded.experts.kept
+    assert kept.problem or planned <= kept.num_bytes < planned + len(names) * 2 * 4096
 
 
 def test_counts_are_learned_and_saved_and_decide_what_a_budget_keeps(tmp_path, monkeypatch):

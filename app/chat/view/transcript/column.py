@@ -168,19 +168,17 @@ class Column:
         rows = [row for row in section.rows if row.is_in_bubble]
         width = section.row_width(rows[0]) if rows else 0.0
         section.bubble_width = width
-        if not 0 < len(rows) <= _MOST_BUBBLE_ROWS:
+        texts = [row for row in rows if isinstance(row, BodyRow)]
+        if len(texts) != len(rows) or not 0 < len(rows) <= _MOST_BUBBLE_ROWS:
             return
         ideal = self._surroundings.theme.em
-        for row in rows:
-            if not isinstance(row, BodyRow):
-                return
+        for row in texts:
             row.measure(width, self._surroundings)
-            if any(isinstance(view, CodeView) for view in row.views):
-                return
             ideal = max(ideal, row.ideal_width)
-        section.bubble_width = min(width, ideal)
-        for row in rows:
-            row.measure(section.bubble_width, self._surroundings)
+        if not any(isinstance(view, CodeView) for row in texts for view in row.views):
+            section.bubble_width = min(width, ideal)
+            for row in texts:
+                row.measure(section.bubble_width, self._surroundings)
         section.heights_changed()
 
     # -- what is at a point ------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from engine.device.emulated import EmulatedDevice
 from engine.gguf.reader import Tensor
 from engine.ops.base import Limits
 from engine.ops.check_inputs import Inputs
+from engine.ops.cuda_launch import pointer
 from engine.ops.reference import ReferenceOps
 from engine.ops.weights import MoeWeights
 from tests.support.cuda_products import ProductOps, product_files
@@ -121,7 +123,7 @@ def test_gate_up_and_down_may_have_formats_of_their_own(ops: ProductOps, kinds):
     assert_near(got, wanted)
 
 
-@pytest.mark.parametrize("num_rows", [20, 70])
+@pytest.mark.parametrize("num_rows", [20, 70, 130])
 def test_prompts_give_the_bits_of_single_rows(ops: ProductOps, num_rows: int):
     layer = Layer(ops, num_rows, (Q8_0, Q8_0, Q8_0))
     whole = layer.computed([list(ALL)])
@@ -133,6 +135,38 @@ def test_prompts_give_the_bits_of_single_rows(ops: ProductOps, num_rows: int):
             layer.on_card, layer.x[row], layer.ids[row], layer.weights[row], alone, [list(ALL)]
         )
         assert alone.tobytes() == whole[row].tobytes()
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 64])
+@pytest.mark.parametrize("count", [1, 31, 32, 100, 256])
+def test_pairs_are_grouped_alike_by_comparing_and_by_counting(
+    ops: ProductOps, count: int, size: int
+):
+    slots = Inputs(count).random.integers(-2, 12, count).astype(np.int32)
+    space, launch = ops.space, ops.launcher.launch
+    device_slots, found = space.upload(slots), []
+    for name in ("group_few_experts", "group_experts"):
+        tiles, pairs = space.zeros((4 + 4 * count,), np.int32), space.zeros((count,), np.int32)
+        arguments = [pointer(array) for array in (device_slots, tiles, pairs)]
+        numbers = [count, size] if "few" in name else [count, 12, size]
+        launch(
+            name,
+            (1, 1, 1),
+            (256, 1, 1),
+            *arguments,
+            *(ctypes.c_int32(number) for number in numbers),
+            shared_bytes=0 if "few" in name else 48,
+        )
+        num_tiles, num_pairs = tiles.numpy()[:2].tolist()
+        rows = tiles.numpy()[4 : 4 + 4 * num_tiles].reshape(-1, 4)
+        order = pairs.numpy()[:num_pairs]
+        found.append(rows[:, :3].tolist())
+        assert sorted(order.tolist()) == np.flatnonzero(slots >= 0).tolist()
+        for slot, first, num in rows[:, :3].tolist():
+            assert 1 <= num <= size
+            assert (slots[order[first : first + num]] == slot).all()
+        assert rows[:, 2].sum() == num_pairs
+    assert found[0] == found[1]
 
 
 def test_arrays_that_do_not_fit_are_refused(ops: ProductOps):

@@ -130,3 +130,59 @@ def test_few_rows_in_few_launches_have_the_bits_of_many_rows(
     wanted = mix(ReferenceOps(LIMITS), slice(0, 40))
     np.testing.assert_allclose(whole[0], wanted[0], atol=0.03)
     np.testing.assert_allclose(whole[1], wanted[1], atol=0.03)
+
+
+class RecordedMix:
+    """A mix whose x has whole records, and a matrix that reads x."""
+
+    def __init__(self, ops: MixerOps) -> None:
+        inputs = Inputs(5)
+        matrices = [
+            ops.matrix(inputs.tensor(GgmlType.Q8_0, *shape)) for shape in ((96, 256), (256, 96))
+        ]
+        norm = ops.up(inputs.weight(4, 64))
+        self.weights = HyperConnectionWeights(norm, *matrices, None, 1e-6)
+        self.reader = ops.matrix(inputs.tensor(GgmlType.Q8_0, 40, 64))
+        self.products = ops.streams._products
+        self.streams = ops.up(inputs.normal(ROWS, 4, 64))
+        self.x = ops.launcher.space.empty((ROWS, 64))
+
+    def read(self, ops: MixerOps) -> tuple[np.ndarray, int]:
+        """What the matrix makes of x, and in how many launches."""
+        out = ops.launcher.space.empty((ROWS, 40))
+        ops.launcher.stream.synchronize()
+        before = ops.launcher.device.num_launches
+        self.products.matmul([self.reader], self.x, [out])
+        return out.numpy(), ops.launcher.device.num_launches - before
+
+
+def test_who_reads_a_mix_need_not_quantise_it_and_gets_the_same_bits(ops: MixerOps):
+    mix = RecordedMix(ops)
+    ops.streams.hc_mix(mix.weights, mix.streams, mix.x, None)
+    with_records = mix.read(ops)
+    mix.products.known_records.forget()
+    without = mix.read(ops)
+    assert with_records[0].tobytes() == without[0].tobytes()
+    assert (with_records[1], without[1]) == (1, 2)
+
+
+@pytest.mark.parametrize("operation", ["rms_norm", "fill", "add", "combine", "mix"])
+def test_records_are_not_used_once_streams_went_on(ops: MixerOps, operation: str):
+    mix = RecordedMix(ops)
+    ops.streams.hc_mix(mix.weights, mix.streams, mix.x, None)
+    other = ops.up(Inputs(6).normal(ROWS, 64))
+    mix.x[...] = other  # as an operation behind the next ones would
+    if operation == "rms_norm":
+        ops.streams.rms_norm(other, ops.up(np.ones(64, np.float32)), 1e-6, other.copy())
+    elif operation == "fill":
+        ops.streams.fill_streams(other, mix.streams)
+    elif operation == "add":
+        ops.streams.add_to_streams(other, mix.streams)
+    elif operation == "combine":
+        ops.streams.hc_combine(mix.streams, ops.up(np.ones((ROWS, 4), np.float32)), other)
+    else:
+        many = ops.up(Inputs(7).normal(40, 4, 64))
+        ops.streams.hc_mix(mix.weights, many, ops.launcher.space.empty((40, 64)), None)
+    got = mix.read(ops)
+    mix.products.known_records.forget()
+    assert got[0].tobytes() == mix.read(ops)[0].tobytes()
