@@ -67,7 +67,7 @@ _RUNTIME_FLAGS = [
     "-Wall",
 ]
 _RUNTIME = "runtime"
-_RUNTIME_SOURCES = ("runtime.cpp", "memory.cpp", "shared.cpp", "faults.cpp", "switch.cpp")
+RUNTIME_SOURCES = ("runtime.cpp", "memory.cpp", "shared.cpp", "faults.cpp", "switch.cpp")
 
 
 def compiler() -> Compiler:
@@ -107,8 +107,8 @@ def build_runtime() -> Path:
     Raises:
         DeviceError: it does not compile.
     """
-    sources = [EMULATOR_FOLDER / name for name in _RUNTIME_SOURCES]
-    flags = _runtime_flags(compiler())
+    sources = [EMULATOR_FOLDER / name for name in RUNTIME_SOURCES]
+    flags = runtime_flags(compiler())
     return _build([(sources, flags, _RUNTIME)])[0]
 
 
@@ -122,7 +122,7 @@ def build_kernels(names: Iterable[str], folder: Path = CUDA_FOLDER) -> list[Path
     Raises:
         DeviceError: one does not compile; the sentence names it and holds the compiler's words.
     """
-    flags = _kernel_flags(compiler())
+    flags = kernel_flags(compiler())
     return _build([([folder / f"{name}.cu"], flags, name) for name in names])
 
 
@@ -172,7 +172,8 @@ def _compile(job: tuple[list[Path], list[str], str], target: Path) -> None:
         write_atomically(target, made.read_bytes())
 
 
-def _kernel_flags(used: Compiler) -> list[str]:
+def kernel_flags(used: Compiler) -> list[str]:
+    """Everything on the command line of a kernel library but its source and target."""
     folders = ["-I", str(EMULATOR_FOLDER), "-I", str(CUDA_FOLDER)]
     checks = [f"-fsanitize={_CHECKS}"]
     if used.is_zig:
@@ -182,7 +183,8 @@ def _kernel_flags(used: Compiler) -> list[str]:
     return [*_KERNEL_FLAGS, *_processor(used), *checks, *folders]
 
 
-def _runtime_flags(used: Compiler) -> list[str]:
+def runtime_flags(used: Compiler) -> list[str]:
+    """Everything on the command line of the runtime but its sources and target."""
     return [*_RUNTIME_FLAGS, *_processor(used)]
 
 

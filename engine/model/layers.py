@@ -50,8 +50,7 @@ class Layer:
             run_attention(ops, weights.mixer, self.pool, plan, rows)
         else:
             raise TypeError("a mixer was given another kind's state")
-        ops.hc_combine(rows.streams, rows.inject, rows.y)
-        ops.hc_mix(weights.ffn_mix, rows.streams, rows.x, rows.inject)
+        ops.hc_combine_mix(weights.ffn_mix, rows.streams, rows.inject, rows.y, rows.x)
 
 
 def run_delta(

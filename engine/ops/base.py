@@ -228,6 +228,26 @@ class Ops(ABC):
     def hc_combine(self, streams: FloatArray, inject: FloatArray, y: FloatArray) -> None:
         """`streams[r, s] += inject[r, s] * y[r]` in place."""
 
+    def hc_combine_mix(
+        self,
+        weights: HyperConnectionWeights,
+        streams: FloatArray,
+        inject: FloatArray,
+        y: FloatArray,
+        x: FloatArray,
+    ) -> None:
+        """`hc_combine` of one part, then `hc_mix` for the next: `inject` is read, and then written.
+
+        Args:
+            weights: of the mix, with `inject`.
+            streams: `[R, hc, H]`, updated.
+            inject: `[R, hc]`, of the part before; receives that of the next.
+            y: `[R, H]`, the part's result.
+            x: `[R, H]`, receives the next part's input.
+        """
+        self.hc_combine(streams, inject, y)
+        self.hc_mix(weights, streams, x, inject)
+
     # -- Gated DeltaNet --------------------------------------------------------------------------
 
     @abstractmethod

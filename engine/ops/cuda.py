@@ -31,6 +31,7 @@ from engine.ops.cuda_launches import Launches, make_launches
 from engine.ops.cuda_matrix import CudaMatrix, CudaRowTable, host_table
 from engine.ops.cuda_recording import CudaRecording, Steps
 from engine.ops.cuda_settings import CudaSettings
+from engine.ops.cuda_streams import Pending
 from engine.ops.host import HOST_FORMATS, HostOps
 from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.plan import PassPlan
@@ -331,6 +332,19 @@ class CudaOps(Ops):
     def hc_combine(self, streams: FloatArray, inject: FloatArray, y: FloatArray) -> None:
         """`streams[r, s] += inject[r, s] * y[r]`."""
         self._launches.streams.hc_combine(on_card(streams), on_card(inject), on_card(y))
+
+    def hc_combine_mix(
+        self,
+        weights: HyperConnectionWeights,
+        streams: FloatArray,
+        inject: FloatArray,
+        y: FloatArray,
+        x: FloatArray,
+    ) -> None:
+        """Both in one: the streams are added to where they are read."""
+        injected = on_card(inject)
+        pending = Pending(injected, on_card(y))
+        self._launches.streams.hc_mix(weights, on_card(streams), on_card(x), injected, pending)
 
     # -- Gated DeltaNet --------------------------------------------------------------------------
 

@@ -400,7 +400,7 @@ class CudaExperts:
         if count == 0:
             return
         bank = half.bank(layer.source)
-        memory.mover.stream.wait(half.is_free)
+        # What read the half before is done: this layer's choice came behind it in the stream.
         for slot, place in enumerate(np.argsort(-uses, kind="stable")[:count].tolist()):
             expert = int(experts[place])
             memory.mover.put(layer.source, expert, bank.address_of(slot))

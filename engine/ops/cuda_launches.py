@@ -18,7 +18,7 @@ from engine.ops.cuda_experts import ExpertLaunches
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_ple import CudaPle
 from engine.ops.cuda_products import CudaProducts
-from engine.ops.cuda_streams import CudaStreams
+from engine.ops.cuda_streams import CudaStreams, Pending
 from engine.ops.plan import PassPlan
 from engine.ops.pools import DeltaPool, KvPool, PlePool
 from engine.ops.weights import (
@@ -58,6 +58,7 @@ class StreamLaunches(Protocol):
         streams: DeviceArray,
         x: DeviceArray,
         inject: DeviceArray | None,
+        pending: Pending | None = None,
     ) -> None: ...
 
     def hc_combine(  # noqa: D102

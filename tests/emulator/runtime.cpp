@@ -12,6 +12,7 @@
 
 #include "faults.h"
 #include "interface.h"
+#include "launch.h"
 #include "memory.h"
 #include "shared.h"
 #include "switch.h"
@@ -23,8 +24,6 @@ constexpr size_t STACK_BYTES = 64 * 1024;
 constexpr int MOST_THREADS = 1024;
 constexpr int MOST_WARPS = MOST_THREADS / 32;
 constexpr size_t MOST_SHARED = 48 * 1024;
-
-enum Order : int32_t { FORWARD = 0, BACKWARD = 1, RANDOM = 2 };
 
 struct Copy {
     void* target;
@@ -54,24 +53,6 @@ struct Warp {
     int num_groups;
     Group groups[32];
     void* mine[32];
-};
-
-struct Launch {
-    const Module* module;
-    const Entry* entry;
-    void* const* arguments;
-    Index3 grid_size, block_size;
-    uint32_t shared_bytes;
-    int32_t order;
-    uint64_t seed;
-    int32_t poison;  // the byte that shared memory is filled with
-};
-
-struct Report {
-    int32_t fault;  // FaultKind
-    uint64_t address;
-    Index3 block, thread;
-    char reason[256];
 };
 
 Thread threads[MOST_THREADS];

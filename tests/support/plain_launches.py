@@ -84,6 +84,11 @@ class PlainCalls:
         for commit in commits:
             self._call("ple_commit", weights, pool, *commit)
 
+    def hc_mix(self, weights, streams, x, inject, pending=None):
+        if pending is not None:
+            self._call("hc_combine", streams, pending.inject, pending.y)
+        self._call("hc_mix", weights, streams, x, inject)
+
     def _later(self, function: Any) -> None:
         stream = self._launcher.stream
         assert isinstance(stream, PlainStream)

@@ -185,6 +185,8 @@ def test_shared_memory_is_poisoned_before_each_block(card: Card) -> None:
         result = card.down(out, (3, 64), np.float32)
         assert (result[:, :16] == 1).all()
         assert np.isnan(result[:, 16:]).all()
+        card.launch("read_what_was_left", 64, out, blocks=3)
+        assert np.isnan(card.down(out, (3, 64), np.float32)).all()
 
 
 def test_an_address_of_the_host_is_refused(card: Card) -> None:

@@ -66,9 +66,9 @@ def test_streams_are_the_golden_ones_after_every_layer(probed: ProbedRun):
 
 def model_file_embedding(probed: ProbedRun) -> np.ndarray:
     table = probed.model.weights.embedding
-    out = np.zeros((len(probed.tokens), probed.model.config.hidden_size), np.float32)
+    out = probed.ops.zeros((len(probed.tokens), probed.model.config.hidden_size))
     probed.ops.gather_rows(table, np.array(probed.tokens, np.int64), out)
-    return out
+    return host_copy(out)
 
 
 def test_inputs_and_outputs_of_every_mixer_and_of_the_experts_are_the_golden_ones(probed):

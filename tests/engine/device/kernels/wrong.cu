@@ -105,3 +105,11 @@ KERNEL(fill_stack)(int32_t depth, int32_t* out) {
     out[threadIdx.x] = values[depth - 1];
 }
 EXPORT(fill_stack)
+
+// Each block reads what the one before left in shared memory.
+KERNEL(read_what_was_left)(float* out) {
+    __shared__ float values[64];
+    out[blockIdx.x * blockDim.x + threadIdx.x] = values[threadIdx.x];
+    values[threadIdx.x] = 5.0f;
+}
+EXPORT(read_what_was_left)
