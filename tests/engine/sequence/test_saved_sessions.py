@@ -26,8 +26,10 @@ def tokens_of(case: str, count: int, seed: int = 0) -> list[int]:
     return [int(t) for t in np.roll(tokens, seed)[:count]]
 
 
-def new(case: str = "full", budget: int = BIG, **changes: int) -> tuple[Model, Sessions]:
-    model = load_golden(case, "host", **changes)
+def new(
+    case: str = "full", budget: int = BIG, ops_name: str = "host", **changes: int
+) -> tuple[Model, Sessions]:
+    model = load_golden(case, ops_name, **changes)
     return model, Sessions(model.store.pages, budget, model.store.page_bytes)
 
 
@@ -55,9 +57,10 @@ def pages_are_all_accounted_for(model: Model, sessions: Sessions) -> bool:
     return held > 0 and pool.num_free == pool.num_pages
 
 
+@pytest.mark.parametrize("ops_name", ["host", "plain"])
 @pytest.mark.parametrize("case", ["full", "nople", "odd"])
-def test_what_was_saved_goes_on_bit_for_bit(case: str, tmp_path: Path):
-    model, sessions = new(case)
+def test_what_was_saved_goes_on_bit_for_bit(case: str, ops_name: str, tmp_path: Path):
+    model, sessions = new(case, ops_name=ops_name)
     prompts = [tokens_of(case, 90, seed) for seed in (0, 17)]
     for prompt in prompts:
         talk(model, sessions, prompt, 20, 85)
@@ -66,7 +69,7 @@ def test_what_was_saved_goes_on_bit_for_bit(case: str, tmp_path: Path):
     assert saved.checkpoints == len(sessions.tree) == 6
     assert abs(saved.num_bytes - path.stat().st_size) < 10
 
-    other, again = new(case)
+    other, again = new(case, ops_name=ops_name)
     assert read_sessions(path, KEY, again, other.store).checkpoints == 6
     assert again.figures.tokens == sessions.figures.tokens
     assert again.figures.num_bytes == sessions.figures.num_bytes

@@ -21,7 +21,8 @@ from engine.ops.cuda_settings import CudaSettings
 from engine.worker import card, loading
 from engine.worker.card import card_settings
 from engine.worker.loading import LoadedModel, load_model
-from engine.worker.messages import SamplingParams
+from engine.worker.messages import SamplingParams, Start
+from tests.support.drafted_runs import answers_of, named_drafting
 from tests.support.golden import GOLDEN
 from tests.support.plain_device import PlainDevice
 from tests.support.plain_launches import plain_launches
@@ -117,6 +118,22 @@ def test_settings_come_from_the_config_and_the_reserve_from_the_card(monkeypatch
         monkeypatch.setattr(card, "probe_gpus", lambda found=found: found)
         reserves.append(card_settings(config(OpsName.CUDA), header).reserve_bytes)
     assert reserves[0] < reserves[1] == reserves[2]
+
+
+@pytest.mark.parametrize("drafter", ["head", "both", "long chains"])
+def test_drafts_change_no_answer_on_a_card(monkeypatch, drafter):
+    on_plain_cards(monkeypatch, PlainDevice)
+    drafted = config(OpsName.CUDA, vram_reserve_mib=0, mtp_file=GOLDEN / "full-mtp.gguf")
+    loaded = load_model(drafted)
+    prompts = {"a": [5, 6, 7, 5, 6, 7, 5, 6], "b": [9, 8, 9, 8, 9]}
+    starts = [Start(name, tuple(ids), 14, (), GREEDY) for name, ids in prompts.items()]
+    try:
+        plain, _ = answers_of(loaded, starts)
+        guessed, ends = answers_of(loaded, starts, named_drafting(loaded, drafter))
+    finally:
+        loaded.close()
+    assert guessed == plain
+    assert sum(end.timings.draft_tokens for end in ends.values()) > 0
 
 
 def test_learned_counts_fill_the_cache_and_are_learned_on(monkeypatch, tmp_path: Path):
