@@ -32,15 +32,6 @@ class KvType(enum.StrEnum):
     F32 = "f32"
 
 
-class NgramMode(enum.StrEnum):
-    """How the n-gram table is read."""
-
-    AUTO = "auto"
-    DIRECT = "direct"
-    MAPPED = "mapped"
-    RAM = "ram"
-
-
 class OpsName(enum.StrEnum):
     """Which implementation of the operations runs the model."""
 
@@ -65,6 +56,15 @@ class LookAhead(enum.StrEnum):
     AUTO = "auto"
     ON = "on"
     OFF = "off"
+
+
+class NgramMode(enum.StrEnum):
+    """How the n-gram table is read."""
+
+    AUTO = "auto"
+    DIRECT = "direct"
+    MAPPED = "mapped"
+    RAM = "ram"
 
 
 class Effort(enum.StrEnum):
