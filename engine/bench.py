@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from engine.core.config import KvType
 from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError
+from engine.core.kv_type import KvType
 from engine.core.model_config import LayerKind
 from engine.decode.generate import generate
 from engine.worker.messages import SamplingParams

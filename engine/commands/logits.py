@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.commands import Subparsers
-from engine.core.config import KvType
 from engine.core.errors import InputError, ResourceError
 from engine.core.files import read_json_value, replacing
+from engine.core.kv_type import KvType
 from engine.core.model_config import ModelConfig
 from engine.gguf.reader import GgufFile
 from engine.model.limits import ModelLimits

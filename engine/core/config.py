@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from engine.core.config_mcp import McpServerConfig, McpSettings
+from engine.core.kv_type import KvType
 from engine.core.setting_paths import UsablePath
 
 CONFIG_FORMAT: Literal[1] = 1
@@ -23,13 +24,6 @@ CONFIG_FORMAT: Literal[1] = 1
 BUNDLED_MODEL = Path(__file__).resolve().parents[2] / "assets" / "models" / "stratum-tiny.gguf"
 
 _SHARD_SUFFIX = re.compile(r"-\d{5}-of-\d{5}$")
-
-
-class KvType(enum.StrEnum):
-    """Number format of the KV cache and the index keys."""
-
-    F16 = "f16"
-    F32 = "f32"
 
 
 class OpsName(enum.StrEnum):

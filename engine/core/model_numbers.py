@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.core.catalog import Catalog, CatalogModel
-from engine.core.config import KvType, RunConfig
+from engine.core.config import RunConfig
 from engine.core.gguf_header import ModelHeader
+from engine.core.kv_type import KvType
 from engine.core.placement import (
     COPIED_EXPERTS,
     EXPERTS,

@@ -15,11 +15,12 @@ import enum
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from engine.core.config import ExpertMode, KvType, NgramMode, RunConfig
+from engine.core.config import ExpertMode, NgramMode, RunConfig
 from engine.core.drive_speed import DriveKind
 from engine.core.errors import ConfigError, ParameterValue, ResourceError
 from engine.core.expert_plan import ExpertPlan, plan_experts
 from engine.core.gguf_header import ModelHeader, TensorInfo
+from engine.core.kv_type import KvType
 from engine.core.machine import Machine
 from engine.core.model_config import LayerKind, ModelConfig
 from engine.core.ngram_mode import TABLE_NAME, NgramPlan, plan_ngram_table

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import psutil
-
 
 def peak_resident_bytes() -> int:
     """The most that was ever resident in this process, pages of mapped files included."""
     if sys.platform == "win32":
+        import psutil  # noqa: PLC0415  # what a model needs of this file must not need it
+
         return int(psutil.Process().memory_info().peak_wset)
     import resource  # noqa: PLC0415  # exists on POSIX only
 
@@ -42,6 +42,8 @@ def private_bytes(pid: int | None = None) -> int:
     Raises:
         psutil.Error: there is no such process, or it may not be looked at.
     """
+    import psutil  # noqa: PLC0415  # what a model needs of this file must not need it
+
     process = psutil.Process(pid)
     try:
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from engine.core.cgroup import cpu_limit
 
 _SYSTEM = Path("/sys/devices")
@@ -80,11 +78,24 @@ def read_cores() -> list[Core]:
     ]
     if cores:
         return cores
-    physical = psutil.cpu_count(logical=False) or len(usable)
-    return [Core((cpu,)) for cpu in sorted(usable)[: max(1, physical)]]
+    return [Core((cpu,)) for cpu in sorted(usable)[: max(1, _physical_cores() or len(usable))]]
+
+
+def _physical_cores() -> int | None:
+    try:
+        import psutil  # noqa: PLC0415  # needed only where the system describes no cores
+    except ImportError:
+        return None
+    count: int | None = psutil.cpu_count(logical=False)
+    return count
 
 
 def _usable_cpus() -> set[int]:
+    asked = getattr(os, "sched_getaffinity", None)
+    if asked is not None:
+        return set(asked(0))
+    import psutil  # noqa: PLC0415  # needed only where the system's own call is not in Python
+
     try:
         return set(psutil.Process().cpu_affinity())
     except (AttributeError, OSError, psutil.Error):

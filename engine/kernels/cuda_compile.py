@@ -18,11 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from engine.core.ascii_folders import ascii_folder
 from engine.core.errors import ResourceError
 from engine.core.files import write_atomically
+from engine.core.folders import cache_folder
 from engine.kernels.nvrtc import CompileError, Nvrtc, load_nvrtc
 
 log = logging.getLogger(__name__)
@@ -133,7 +132,7 @@ class KernelCache:
         Args:
             folder: preferred; None for the usual one of this person.
         """
-        usual = Path(platformdirs.user_cache_dir("stratum", appauthor=False)) / "cuda"
+        usual = cache_folder() / "cuda"
         preferred = folder or usual
         found = ascii_folder(preferred)
         if found is not None and found != preferred:

@@ -13,9 +13,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import platformdirs
-
 from engine.core.errors import ConfigError, ResourceError
+from engine.core.folders import cache_folder
 from engine.core.operating_system import architecture, is_x86_64
 from engine.kernels import build
 
@@ -232,7 +231,7 @@ def load_library() -> HostLibrary:
     system = build.this_system()
     path = build.prebuilt_path(system)
     if path is None:
-        cache = Path(platformdirs.user_cache_dir("stratum", appauthor=False)) / "kernels"
+        cache = cache_folder() / "kernels"
         path = cache / build.source_hash()[:16] / build.LIBRARY_NAMES[system]
         if not path.is_file():
             # A compiler of this machine is quicker than zig, whose first build takes a minute.

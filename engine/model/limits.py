@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.core.config import KvType
+from engine.core.kv_type import KvType
 from engine.ops.base import Limits
 
 

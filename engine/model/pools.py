@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.core.config import KvType
+from engine.core.kv_type import KvType
 from engine.core.model_config import ModelConfig, PleConfig
 from engine.model.limits import ModelLimits
 from engine.ops.base import Ops

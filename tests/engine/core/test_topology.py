@@ -3,6 +3,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import psutil
 import pytest
 
 from engine.core import topology
@@ -102,7 +103,7 @@ def test_without_any_description_cores_are_counted(monkeypatch):
     monkeypatch.setattr(topology, "linux_cores", lambda _: [])
     monkeypatch.setattr(topology, "_windows_cores", list)
     monkeypatch.setattr(topology, "_usable_cpus", lambda: {3, 5})
-    monkeypatch.setattr(topology.psutil, "cpu_count", lambda logical: 4 if logical else 2)
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical: 4 if logical else 2)
     assert read_cores() == [Core((3,)), Core((5,))]
 
 

@@ -42,7 +42,7 @@ def empty_prebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fresh_loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """`load_library` without its memory, and with an empty cache folder."""
     library.load_library.cache_clear()
-    monkeypatch.setattr(library.platformdirs, "user_cache_dir", lambda *_, **__: str(tmp_path))
+    monkeypatch.setattr(library, "cache_folder", lambda: tmp_path)
     yield tmp_path
     library.load_library.cache_clear()
 
