@@ -56,6 +56,9 @@ _FAULTS = {
 }
 
 _numbers = itertools.count()
+# Pinned memory of all cards by its address, and the addresses in order: each card reaches all of it.
+_pinned: dict[int, int] = {}
+_pinned_starts: list[int] = []
 _run_lock = threading.Lock()  # the runtime runs one kernel at a time
 
 
@@ -165,8 +168,7 @@ class EmulatedDevice(Device):
         self._used_bytes = 0
         self._pinned_bytes = 0
         self._live: dict[int, int] = {}  # address -> bytes, on the card
-        self._pinned: dict[int, int] = {}
-        self._pinned_starts: list[int] = []
+        self._own_pinned: set[int] = set()
         self._freed: dict[int, int] = {}
         self._kernels: dict[str, EmulatedKernel] = {}
         self._streams: list[EmulatedStream] = []
@@ -227,8 +229,11 @@ class EmulatedDevice(Device):
 
     def unpin(self, address: int) -> None:
         """Forget pinned memory."""
-        self._pinned_bytes -= self._pinned.pop(address)
-        self._pinned_starts.remove(address)
+        if address not in self._own_pinned:  # the card was closed before
+            return
+        self._own_pinned.remove(address)
+        self._pinned_bytes -= _pinned.pop(address)
+        _pinned_starts.remove(address)
         self._runtime.unregister(address)
 
     def load_kernels(self, names: Sequence[str] | None = None) -> None:
@@ -268,8 +273,13 @@ class EmulatedDevice(Device):
         self._kernels.clear()
         for address, num_bytes in list(self._live.items()):
             self.free(address, num_bytes)
-        for address in list(self._pinned):
+        for address in list(self._own_pinned):
             self.unpin(address)
+
+    def __del__(self) -> None:
+        """A card that nobody closed gives its memory back."""
+        if hasattr(self, "_is_closed"):
+            self.close()
 
     def fail(self, message: str) -> None:
         """From now on everything fails, as when a card falls off the bus."""
@@ -306,13 +316,13 @@ class EmulatedDevice(Device):
         return True
 
     def is_pinned(self, array: npt.NDArray[np.generic]) -> bool:
-        """Whether a host array lies in pinned memory of this card."""
+        """Whether a host array lies in pinned memory."""
         address = array.ctypes.data
-        at = bisect.bisect_right(self._pinned_starts, address) - 1
+        at = bisect.bisect_right(_pinned_starts, address) - 1
         if at < 0:
             return False
-        start = self._pinned_starts[at]
-        return address + array.nbytes <= start + self._pinned[start]
+        start = _pinned_starts[at]
+        return address + array.nbytes <= start + _pinned[start]
 
     def check_range(self, address: int, num_bytes: int, what: str) -> None:
         """Check that bytes lie within one allocation.
@@ -410,7 +420,7 @@ class EmulatedDevice(Device):
         """Where an address lies; of several places the one that a kernel was given."""
         places = [
             *((start, size, "") for start, size in self._live.items()),
-            *((start, size, " of pinned memory") for start, size in self._pinned.items()),
+            *((start, size, " of pinned memory") for start, size in _pinned.items()),
             *((start, size, " that were freed") for start, size in self._freed.items()),
         ]
         if not places:
@@ -436,8 +446,9 @@ class EmulatedDevice(Device):
         return self.pinned_limit is None or self._pinned_bytes + num_bytes <= self.pinned_limit
 
     def _keep_pinned(self, array: ByteArray) -> PinnedMemory:
-        self._pinned[array.ctypes.data] = array.nbytes
-        bisect.insort(self._pinned_starts, array.ctypes.data)
+        _pinned[array.ctypes.data] = array.nbytes
+        self._own_pinned.add(array.ctypes.data)
+        bisect.insort(_pinned_starts, array.ctypes.data)
         self._pinned_bytes += array.nbytes
         return EmulatedPinnedMemory(self, array)
 

@@ -81,7 +81,7 @@ bool may_point(int32_t device, uint64_t address) {
     auto next = ranges().upper_bound(address);
     while (next != ranges().begin()) {  // registered host memory may overlap, so more than one is looked at
         const Range& range = std::prev(next)->second;
-        if (range.device == device && address <= range.start + range.num_bytes) return true;
+        if ((range.device == device || !range.is_card) && address <= range.start + range.num_bytes) return true;
         if (range.is_card) return false;
         --next;
     }

@@ -15,7 +15,7 @@ char* map_pages(size_t num_bytes);
 // Gives the memory back but keeps the addresses, so that whoever still uses them faults.
 void unmap_pages(char* start, size_t num_bytes);
 
-// What kernels of a device may touch.
+// What kernels may touch: their own card's memory, and host memory that was pinned for any card.
 struct Range {
     uint64_t start;
     uint64_t num_bytes;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,6 +92,42 @@ def test_two_cards_of_different_sizes_work_side_by_side() -> None:
             (32, 1, 1),
             Arguments(ctypes.c_void_p(values[1]), ctypes.c_float(1), COUNT),
         )
+
+
+def test_memory_that_is_pinned_for_one_card_is_pinned_for_all() -> None:
+    owner = EmulatedDevice(1 << 20)
+    card = Card(EmulatedDevice(1 << 20, kernel_folder=TEST_KERNELS))
+    card.device.load_kernels(["plain"])
+    pinned, target = owner.pinned(128), card.up(np.zeros(32, np.float32))
+    source = pinned.array.view(np.float32)
+    source[:] = 1
+
+    card.stream.upload(target, source)
+    source[:] = 5
+    card.launch("add_to", 32, pinned.device_address, 1.0, COUNT)
+
+    assert card.down(target, 32, np.float32).tolist() == [5] * 32
+    assert source.tolist() == [6] * 32
+    owner.close()
+    with pytest.raises(DeviceError, match="cannot reach it"):
+        card.launch("add_to", 32, pinned.device_address, 1.0, COUNT)
+
+
+def test_a_card_that_nobody_closed_gives_its_memory_back() -> None:
+    def resident_pages() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1])
+
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("the system does not say how much memory a process has")
+    before = resident_pages()
+    for _ in range(20):
+        device = EmulatedDevice(1 << 30)
+        device.new_stream()
+        device.alloc(32 << 20)
+        del device
+    gc.collect()
+
+    assert (resident_pages() - before) * 4096 < 100 << 20
 
 
 def test_the_system_may_refuse_to_lock_memory() -> None:
