@@ -2080,6 +2080,14 @@
         <translation>将模型锁定在内存中</translation>
     </message>
     <message>
+        <source>N-gram table</source>
+        <translation>n-gram 表</translation>
+    </message>
+    <message>
+        <source>Rows of the n-gram table kept</source>
+        <translation>保留的 n-gram 表行数</translation>
+    </message>
+    <message>
         <source>Where experts are kept</source>
         <translation>专家的存放位置</translation>
     </message>
@@ -2414,6 +2422,14 @@
     <message>
         <source>Lock the model into memory, so that other programs cannot push parts of it out. Needs the permission to do so; without it a warning says why and the engine runs on.</source>
         <translation>将模型锁定在内存中，使其他程序无法将其部分挤出。需要相应权限；没有权限时会给出警告并继续运行。</translation>
+    </message>
+    <message>
+        <source>How rows of the n-gram table come from the disk: `direct` reads them early and past the system&apos;s cache, `mapped` leaves it to the system&apos;s paging, `ram` holds the whole table. `auto` is `direct`, or `ram` for a small table or a slow drive if memory is free.</source>
+        <translation>如何从磁盘读取 n-gram 表的行：`direct` 提前读取并绕过系统缓存，`mapped` 交给系统分页，`ram` 将整张表放入内存。`auto` 即 `direct`；表较小，或硬盘较慢且内存充足时为 `ram`。</translation>
+    </message>
+    <message>
+        <source>Rows of the n-gram table that `direct` keeps in memory, about 95 bytes each.</source>
+        <translation>`direct` 保留在内存中的 n-gram 表行数，每行约 95 字节。</translation>
     </message>
     <message>
         <source>Number format of the KV cache.</source>

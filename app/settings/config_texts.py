@@ -22,6 +22,8 @@ LABELS = {
     "threads": QT_TRANSLATE_NOOP("RunConfig", "Threads"),
     "pin_threads": QT_TRANSLATE_NOOP("RunConfig", "Hold threads to cores"),
     "lock_memory": QT_TRANSLATE_NOOP("RunConfig", "Lock the model into memory"),
+    "ngram_mode": QT_TRANSLATE_NOOP("RunConfig", "N-gram table"),
+    "ngram_cache_rows": QT_TRANSLATE_NOOP("RunConfig", "Rows of the n-gram table kept"),
     "expert_mode": QT_TRANSLATE_NOOP("RunConfig", "Where experts are kept"),
     "expert_ram_mib": QT_TRANSLATE_NOOP("RunConfig", "Memory for experts (MiB)"),
     "expert_look_ahead": QT_TRANSLATE_NOOP("RunConfig", "Ask the disk for experts early"),
@@ -170,6 +172,14 @@ DESCRIPTIONS = (
     QT_TRANSLATE_NOOP(
         "RunConfig",
         "Lock the model into memory, so that other programs cannot push parts of it out. Needs the permission to do so; without it a warning says why and the engine runs on.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "How rows of the n-gram table come from the disk: `direct` reads them early and past the system's cache, `mapped` leaves it to the system's paging, `ram` holds the whole table. `auto` is `direct`, or `ram` for a small table or a slow drive if memory is free.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Rows of the n-gram table that `direct` keeps in memory, about 95 bytes each.",
     ),
     QT_TRANSLATE_NOOP("RunConfig", "Number format of the KV cache."),
     QT_TRANSLATE_NOOP(

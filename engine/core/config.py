@@ -52,6 +52,15 @@ class LookAhead(enum.StrEnum):
     OFF = "off"
 
 
+class NgramMode(enum.StrEnum):
+    """How the n-gram table is read."""
+
+    AUTO = "auto"
+    DIRECT = "direct"
+    MAPPED = "mapped"
+    RAM = "ram"
+
+
 class Effort(enum.StrEnum):
     """Thinking levels as clients see them."""
 
@@ -133,6 +142,16 @@ class RunConfig(BaseModel):
         default=False,
         description="Lock the model into memory, so that other programs cannot push parts of it out. "
         "Needs the permission to do so; without it a warning says why and the engine runs on.",
+    )
+    ngram_mode: NgramMode = Field(
+        default=NgramMode.AUTO,
+        description="How rows of the n-gram table come from the disk: `direct` reads them early and "
+        "past the system's cache, `mapped` leaves it to the system's paging, `ram` holds the whole "
+        "table. `auto` is `direct`, or `ram` for a small table or a slow drive if memory is free.",
+    )
+    ngram_cache_rows: Annotated[int, Field(ge=16, le=100_000_000)] = Field(
+        default=1_000_000,
+        description="Rows of the n-gram table that `direct` keeps in memory, about 95 bytes each.",
     )
     expert_mode: ExpertMode = Field(
         default=ExpertMode.AUTO,

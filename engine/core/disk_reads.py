@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 UNKNOWN = -1
 EXPERTS = "experts"
+NGRAM_TABLE = "ngram_table"
 PAGES = "pages"  # touched before they were asked for, so that a computing thread waited
 
 

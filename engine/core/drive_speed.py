@@ -92,6 +92,25 @@ def measure_drive(
             return None
 
 
+def measure_random_reads(
+    path: Path, first: int, num_bytes: int, time_limit_s: float = 1.5
+) -> DriveSpeed | None:
+    """Speed of random reads in a part of a file; its sequential speed is left out, as 0.
+
+    Returns:
+        None when it cannot be read.
+    """
+    deadline = time.monotonic() + time_limit_s
+    try:
+        with open_reader(path) as reader:
+            times = _random_reads(reader, first // _BLOCK, max(1, num_bytes // _BLOCK), deadline)
+            return (
+                DriveSpeed(statistics.median(times), 0.0, reader.is_unbuffered) if times else None
+            )
+    except OSError:
+        return None
+
+
 def largest_file(folders: Sequence[Path], deadline: float) -> Path | None:
     """The largest readable file in folders of one drive, of the first few thousand entries."""
     best: tuple[int, Path] | None = None
@@ -154,17 +173,23 @@ def _remove(path: Path | None) -> None:
             path.unlink(missing_ok=True)
 
 
-def _measure(reader: Reader, size: int, deadline: float) -> DriveSpeed | None:
+def _random_reads(reader: Reader, first: int, blocks: int, deadline: float) -> list[float]:
+    """Seconds of reads of one block each, at random places from block `first` on."""
     draw = random.Random()  # noqa: S311  # places in a file, no secret
-    blocks = max(1, size // _BLOCK)
     times: list[float] = []
     for _ in range(RANDOM_READS):
         began = time.perf_counter()
-        if reader.read(draw.randrange(blocks) * _BLOCK, _BLOCK) <= 0:
+        if reader.read((first + draw.randrange(blocks)) * _BLOCK, _BLOCK) <= 0:
             break
         times.append(time.perf_counter() - began)
         if time.monotonic() > deadline:
             break
+    return times
+
+
+def _measure(reader: Reader, size: int, deadline: float) -> DriveSpeed | None:
+    draw = random.Random()  # noqa: S311  # places in a file, no secret
+    times = _random_reads(reader, 0, max(1, size // _BLOCK), deadline)
     if not times:
         return None
     # From a place of its own: the first bytes of a file are those that a cache has most often.

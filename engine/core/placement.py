@@ -15,13 +15,15 @@ import enum
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from engine.core.config import ExpertMode, RunConfig
+from engine.core.config import ExpertMode, NgramMode, RunConfig
+from engine.core.drive_speed import DriveKind
 from engine.core.errors import ConfigError, ParameterValue, ResourceError
 from engine.core.expert_plan import ExpertPlan, plan_experts
 from engine.core.gguf_header import ModelHeader, TensorInfo
 from engine.core.kv_type import KvType
 from engine.core.machine import Machine
 from engine.core.model_config import LayerKind, ModelConfig
+from engine.core.ngram_mode import TABLE_NAME, NgramPlan, plan_ngram_table
 from engine.core.requant import is_requantised, requantised_bytes
 from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
@@ -41,6 +43,7 @@ _TOKEN_BYTES = 2000
 SYSTEM_RESERVE_BYTES = 1 << 30
 # A "32 GB" kit reports 31.x GiB because firmware keeps some: sizes may miss by this share.
 RAM_TOLERANCE = 0.03
+TABLE_PART = "n-gram table"
 # Experts that are read from the disk while it answers: beyond this share the disk sets the speed.
 MOST_FROM_DISK = 0.6
 # Pages for further sequences beside the first full context, as a share of free memory.
@@ -98,6 +101,7 @@ class Placement:
         private_bytes: the share of it that the system cannot take back: what is no part of the file,
             and experts that are kept.
         experts: what becomes of the experts.
+        ngram: how the n-gram table is read; None without one.
     """
 
     verdict: Verdict
@@ -111,10 +115,22 @@ class Placement:
     needed_bytes: int
     private_bytes: int
     experts: ExpertPlan
+    ngram: NgramPlan | None = None
 
 
-def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Placement:
+def place_on_cpu(
+    machine: Machine,
+    header: ModelHeader,
+    config: RunConfig,
+    drive: DriveKind = DriveKind.UNKNOWN,
+) -> Placement:
     """Place a model whose every operation runs on the CPU.
+
+    Args:
+        machine: what it is placed on.
+        header: of the model.
+        config: what is wanted.
+        drive: what the drive of the n-gram table was measured to be.
 
     Raises:
         ModelFileError: the header describes no model that we know.
@@ -155,9 +171,15 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
         ),
         PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server"),
     ]
+    free = machine.ram_available_bytes - sum(p.num_bytes for p in parts if p.tier is not Tier.DISK)
+    table = header.tensors.get(TABLE_NAME)
+    ngram = plan_ngram_table(config, None if table is None else table[1], drive, free)
+    if ngram is not None:
+        parts = _with_table(parts, ngram)
+        free -= ngram.ram_bytes
     sessions = session_memory(
         config.session_cache_mib,
-        machine.ram_available_bytes - sum(p.num_bytes for p in parts if p.tier is not Tier.DISK),
+        free,
         checkpoint_bytes(model),
         page_bytes,
         pages_each,
@@ -205,8 +227,24 @@ def place_on_cpu(machine: Machine, header: ModelHeader, config: RunConfig) -> Pl
         session_bytes=sessions.state_bytes,
         needed_bytes=needed,
         private_bytes=private,
+        ngram=ngram,
         experts=experts,
     )
+
+
+def _with_table(parts: list[PlacedPart], plan: NgramPlan) -> list[PlacedPart]:
+    """The parts with the n-gram table where it is read from, and with what reading it takes."""
+    tier = Tier.RAM if plan.mode is NgramMode.RAM else Tier.DISK
+    at = next(i for i, part in enumerate(parts) if part.name == TABLE_PART)
+    placed = [
+        *parts[:at],
+        PlacedPart(TABLE_PART, tier, plan.table_bytes, f"{plan.mode.value}: {plan.reason}"),
+        *parts[at + 1 :],
+    ]
+    if plan.mode is NgramMode.DIRECT:
+        reason = "rows that came last, and reads in flight (setting: ngram_cache_rows)"
+        placed.append(PlacedPart("n-gram row cache", Tier.RAM, plan.ram_bytes, reason))
+    return placed
 
 
 def require_private_memory(placement: Placement, machine: Machine) -> None:
@@ -349,7 +387,7 @@ def weight_parts(
     sizes = {
         EXPERTS: 0,
         COPIED_EXPERTS: 0,
-        "n-gram table": 0,
+        TABLE_PART: 0,
         "Token embedding": 0,
         "MTP layer": 0,
         "Other": 0,
@@ -364,7 +402,7 @@ def weight_parts(
     reasons = {
         COPIED_EXPERTS: (Tier.RAM, "gate and up are one tensor in the file: copied at the start"),
         EXPERTS: (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
-        "n-gram table": (Tier.DISK, "a few rows per token are read"),
+        TABLE_PART: (Tier.DISK, "a few rows per token are read"),
         "Token embedding": (Tier.DISK, "one row per token is read"),
         "MTP layer": (Tier.RAM_MAPPED, "read for every draft"),
         "Stream projections": (Tier.DISK, "read once, at the start (setting: requant)"),
@@ -427,12 +465,12 @@ def is_read_by_rows(name: str, tensors: Container[str]) -> bool:
     """
     if name == "token_embd.weight":
         return "output.weight" in tensors
-    return name == "per_layer_token_embd.weight"
+    return name == TABLE_NAME
 
 
 def _weight_group(name: str, num_layers: int) -> str:
-    if name == "per_layer_token_embd.weight":
-        return "n-gram table"
+    if name == TABLE_NAME:
+        return TABLE_PART
     if name == "token_embd.weight":
         return "Token embedding"
     block = name.split(".", 2)[1] if name.startswith("blk.") else ""

@@ -19,6 +19,7 @@ from engine.core.errors import ParameterValue
 from engine.core.gpu import Gpu
 from engine.core.machine import Machine
 from engine.core.model_numbers import ModelNumbers
+from engine.core.ngram_mode import CACHE_BYTES
 from engine.core.note import Note
 from engine.core.placement import (
     MOST_FROM_DISK,
@@ -142,6 +143,10 @@ def _place(
     parts = [
         PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server"),
         PlacedPart("Vocabulary", Tier.RAM, model.vocabulary_bytes, "for texts and for grammars"),
+        # Of a table that is smaller than the cache would be, all is kept.
+        PlacedPart(
+            "n-gram row cache", Tier.RAM, min(CACHE_BYTES, model.row_bytes), "rows that came last"
+        ),
     ]
     if plan is None:
         parts += _parts_in_ram(model, context, parallel)

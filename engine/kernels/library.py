@@ -20,7 +20,7 @@ from engine.kernels import build
 
 log = logging.getLogger(__name__)
 
-VERSION = 4
+VERSION = 5
 # variant -> bit of stratum_cpu_features(), the best one first
 VARIANTS = {"avx512": 4, "avxvnni": 2, "avx2": 1}
 CPU_VARIABLE = "STRATUM_CPU"
@@ -32,6 +32,7 @@ _REAL = ctypes.c_double
 OPERATIONS = {
     "read_memory": "p",
     "gather_rows": "ppp",
+    "read_rows": "pppp",
     "fill_streams": "pp",
     "add_to_streams": "pp",
     "rms_norm": "ppdp",
@@ -112,6 +113,13 @@ class HostLibrary:
         self.ngram_draft = self._function("stratum_ngram_draft", _INTEGER, "ppppii")
         self.ngram_play = self._function("stratum_ngram_play", ctypes.c_int32, "ppppiipp")
         self.ngram_put = self._function("stratum_ngram_put", None, "pipi")
+        self.rows_open = self._function("stratum_rows_open", _POINTER, "piiiiip")
+        self.rows_close = self._function("stratum_rows_close", None, "p")
+        self.rows_request = self._function("stratum_rows_request", ctypes.c_int32, "ppi")
+        self.rows_collect = self._function("stratum_rows_collect", ctypes.c_int32, "ppip")
+        self.rows_advance = self._function("stratum_rows_advance", None, "p")
+        self.rows_figures = self._function("stratum_rows_figures", None, "pp")
+        self.rows_failure = self._function("stratum_rows_failure", None, "pp")
         features = int(self._dll.stratum_cpu_features())
         self.variants = tuple(name for name, bit in VARIANTS.items() if features & bit)
 

@@ -21,11 +21,14 @@ import numpy.typing as npt
 
 from engine.core.errors import InputError, ResourceError
 from engine.core.model_config import ModelConfig
+from engine.core.ngram_mode import TABLE_NAME
 from engine.device.base import DeviceMemoryError
 from engine.memory.kv_pages import PagePool
+from engine.memory.ngram_table import NgramTable
 from engine.model.layers import Layer
 from engine.model.limits import ModelLimits
 from engine.model.mtp import IdArray, MtpHead, load_mtp
+from engine.model.ngram_rows import NgramRows
 from engine.model.passes import ExpertWatch, PassMaker, PassParts
 from engine.model.ple_hash import PleHash
 from engine.model.pools import delta_pool, kv_pool, ple_pool
@@ -41,7 +44,7 @@ from engine.sequence.rope import RopeAngles
 from engine.sequence.state import OpenPass, SequenceState, StateStore
 
 if TYPE_CHECKING:
-    from engine.gguf.reader import GgufFile
+    from engine.gguf.reader import GgufFile, Tensor
 
 logger = logging.getLogger(__name__)
 
@@ -93,10 +96,16 @@ class Model:
         store: the state of all sequences.
         expert_watch: is told which experts each layer chooses, None = nobody.
         trunk_layers: weights and states, layer by layer; lists of operations point to them.
+        ngram_rows: reads rows of the n-gram table early; None when it is mapped or in memory.
     """
 
     def __init__(
-        self, config: ModelConfig, limits: ModelLimits, ops: Ops, weights: TrunkWeights
+        self,
+        config: ModelConfig,
+        limits: ModelLimits,
+        ops: Ops,
+        weights: TrunkWeights,
+        table: NgramTable | None = None,
     ) -> None:
         self.config = config
         self.limits = limits
@@ -120,6 +129,9 @@ class Model:
         )
         self.trunk_layers = tuple(self._make_layer(i) for i in range(config.num_layers))
         self._hash = None if config.ple is None else PleHash(config.ple)
+        self.ngram_rows: NgramRows | None = None
+        if self._hash is not None and table is not None:
+            self.ngram_rows = NgramRows(self._hash, table)
         self._buffers = PassBuffers(self)
 
     @classmethod
@@ -133,6 +145,7 @@ class Model:
         *,
         requant: bool = False,
         draft_ids: IdArray | None = None,
+        table: NgramTable | Tensor | None = None,
     ) -> Model:
         """Load a model, with the draft head that lies in the file or in a file of its own.
 
@@ -144,13 +157,15 @@ class Model:
             mtp_file: a draft head's file; wins over one in the model's file.
             requant: hold stream projections of 16 or 32 bits as Q8_0.
             draft_ids: the only tokens that the draft head may propose; None = all.
+            table: the n-gram table on the disk or in memory; None = as the file is mapped. Must stay
+                open while the operations live.
 
         Raises:
             ModelFileError: the file is no model that we know, or damaged.
             ResourceError: there is not enough memory for its states and buffers.
         """
         try:
-            model = cls._load(file, ops, limits, progress, requant=requant)
+            model = cls._load(file, ops, limits, progress, table, requant=requant)
             model._add_head(file, mtp_file, requant=requant, draft_ids=draft_ids)
             model._finish_loading()
         except MemoryError as error:
@@ -168,12 +183,18 @@ class Model:
         ops: Ops,
         limits: ModelLimits,
         progress: Progress | None,
+        table: NgramTable | Tensor | None,
         *,
         requant: bool,
     ) -> Model:
-        config = ModelConfig.from_metadata(file.metadata, file.tensors)
-        loader = WeightLoader(config, file.tensors, ops, limits.context, requant=requant)
-        return cls(config, limits, ops, loader.trunk(progress))
+        tensors, on_disk = file.tensors, None
+        config = ModelConfig.from_metadata(file.metadata, tensors)
+        if isinstance(table, NgramTable):
+            on_disk = table
+        elif table is not None:
+            tensors = {**tensors, TABLE_NAME: table}
+        loader = WeightLoader(config, tensors, ops, limits.context, requant=requant, table=on_disk)
+        return cls(config, limits, ops, loader.trunk(progress), on_disk)
 
     def _add_head(
         self,
@@ -320,6 +341,8 @@ class Model:
                 else:
                     for layer_idx in parts.steps():
                         self.ops.pace()
+                        if self.ngram_rows is not None:
+                            self.ngram_rows.table.advance()
                         yield layer_idx
                         check()
                 self.ops.synchronize()
@@ -365,6 +388,8 @@ class Model:
             self._hash.write(
                 [(e.token_ids, e.state.token_tail) for e in batch.entries], rows.ple_rows
             )
+        if self.ngram_rows is not None:
+            self.ngram_rows.table.request(rows.ple_rows)
 
 
 def _result_of(steps: Generator[int, None, PassResult]) -> PassResult:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.model_config import LayerKind, ModelConfig, PleConfig
+from engine.core.ngram_mode import TABLE_NAME
 from engine.core.requant import is_requantised
 from engine.gguf.reader import Tensor
 from engine.model.tensor_parts import requantised, row_range
@@ -24,6 +25,7 @@ from engine.ops.weights import (
     Matrix,
     MoeWeights,
     PleWeights,
+    RowTable,
 )
 
 FloatArray = npt.NDArray[np.float32]
@@ -52,7 +54,7 @@ class TrunkWeights:
 
 
 class WeightLoader:
-    """Makes weight groups of one file's tensors."""
+    """Makes weight groups of one file's tensors, and of a table that stays on the disk."""
 
     def __init__(
         self,
@@ -62,11 +64,13 @@ class WeightLoader:
         context: int,
         *,
         requant: bool = False,
+        table: RowTable | None = None,
     ) -> None:
         self._config = config
         self._tensors = tensors
         self._ops = ops
         self._requant = requant
+        self._table = table
         # A budget beyond the context selects every block; operations size scratch by it.
         self._top_blocks = max(1, min(config.top_blocks, context // config.block_ratio))
 
@@ -212,6 +216,11 @@ class WeightLoader:
             shared_down=self.matrix(f"{prefix}ffn_down_shexp.weight"),
         )
 
+    def _ngram_table(self) -> Matrix:
+        if self._table is not None:
+            return self._ops.row_table(self._table)
+        return self.table(TABLE_NAME)
+
     def _ple(self, layer_idx: int) -> PleWeights | None:
         config, ple = self._config, self._config.ple
         if ple is None or layer_idx not in ple.layers:
@@ -221,7 +230,7 @@ class WeightLoader:
     def _ple_weights(self, ple: PleConfig, prefix: str, config: ModelConfig) -> PleWeights:
         shape = (config.num_streams, config.hidden_size)
         return PleWeights(
-            table=self.table("per_layer_token_embd.weight"),
+            table=self._ngram_table(),
             key=self.matrix(f"{prefix}key.weight"),
             value=self.matrix(f"{prefix}value.weight"),
             norm_key=self.vector(f"{prefix}norm_key.weight").reshape(shape),

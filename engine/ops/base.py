@@ -42,6 +42,7 @@ from engine.ops.weights import (
     Matrix,
     MoeWeights,
     PleWeights,
+    RowTable,
 )
 
 FloatArray = npt.NDArray[np.float32]
@@ -93,6 +94,13 @@ class Ops(ABC):
         Raises:
             ModelFileError: the implementation has no code for the tensor's format.
         """
+
+    def row_table(self, table: RowTable) -> Matrix:
+        """Handle of a table that stays on the disk, for `gather_rows` alone.
+
+        Gathering then waits for the disk, and raises the table's `failure` when that cannot read.
+        """
+        raise NotImplementedError(f"{self.name} operations read no tables from the disk")
 
     def table(self, tensor: Tensor) -> Matrix:
         """Handle of a 2-D tensor of which only `gather_rows` reads rows.

@@ -28,7 +28,7 @@ from engine.ops.cuda_experts import CudaExperts
 from engine.ops.cuda_host_arrays import HostArrays
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_launches import Launches, make_launches
-from engine.ops.cuda_matrix import CudaMatrix, cuda_matrix
+from engine.ops.cuda_matrix import CudaMatrix, CudaRowTable, host_table
 from engine.ops.cuda_recording import CudaRecording, Steps
 from engine.ops.cuda_settings import CudaSettings
 from engine.ops.cuda_streams import Pending
@@ -44,6 +44,7 @@ from engine.ops.weights import (
     Matrix,
     MoeWeights,
     PleWeights,
+    RowTable,
 )
 
 _log = logging.getLogger(__name__)
@@ -132,6 +133,10 @@ class CudaOps(Ops):
         """Handle of a table, which stays on the host."""
         _check_format(tensor)
         return CudaMatrix(tensor, None)
+
+    def row_table(self, table: RowTable) -> Matrix:
+        """Handle of a table on the disk, which the host's operations read."""
+        return CudaRowTable(self.host.row_table(table))
 
     def vector(self, tensor: Tensor) -> FloatArray:
         """The tensor's values on the card."""
@@ -272,7 +277,7 @@ class CudaOps(Ops):
         if staged is None:
             (staged,) = self._host_arrays.new_block([(target.shape, np.float32)])
             self._staged[target.address, target.shape] = staged
-        values, source = staged, cuda_matrix(table).host
+        values, source = staged, host_table(table)
         self._steps.host(lambda: self.host.gather_rows(source, rows, cast("FloatArray", values)))
         self._launcher.stream.upload(target.address, values)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from engine.core.ggml_types import GgmlType
 from engine.device.array import ArraySpace, DeviceArray
 from engine.gguf.reader import Tensor
-from engine.ops.host_structs import HostMatrix
+from engine.ops.host_structs import HostMatrix, HostRowTable
 from engine.ops.weights import Matrix
 
 ByteArray = npt.NDArray[np.uint8]
@@ -70,6 +70,30 @@ class CudaMatrix:
     def stacked_bytes(self) -> ByteArray:
         """Its bytes on the host, `[count, bytes of one]`."""
         return self._bytes.reshape(self.count, -1)
+
+
+class CudaRowTable:
+    """A table whose rows the host's operations read from the disk: a `Matrix` for gathering alone.
+
+    Attributes:
+        host: handle of the host operations.
+    """
+
+    __slots__ = ("columns", "count", "host", "rows", "type")
+
+    def __init__(self, host: HostRowTable) -> None:
+        """Describe what the host reads."""
+        self.host = host
+        self.rows, self.columns, self.count, self.type = host.rows, host.columns, 1, host.type
+
+
+def host_table(matrix: Matrix) -> HostMatrix | HostRowTable:
+    """A table as the host's operations know it.
+
+    Raises:
+        TypeError: it was made by others.
+    """
+    return matrix.host if isinstance(matrix, CudaRowTable) else cuda_matrix(matrix).host
 
 
 def cuda_matrix(matrix: Matrix) -> CudaMatrix:

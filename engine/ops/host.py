@@ -26,6 +26,7 @@ from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.host_recording import RecordedCalls, Recorder
 from engine.ops.host_structs import (
     HostMatrix,
+    HostRowTable,
     Prepared,
     prepare_attention,
     prepare_delta,
@@ -43,6 +44,7 @@ from engine.ops.weights import (
     Matrix,
     MoeWeights,
     PleWeights,
+    RowTable,
 )
 
 HOST_FORMATS = frozenset(
@@ -57,7 +59,7 @@ HOST_FORMATS = frozenset(
 
 _log = logging.getLogger(__name__)
 
-_WRONG_SHAPE = 1
+_WRONG_SHAPE, _NOT_READ = 1, 3  # Status of api.h
 _NO_PAIRS = tuple((None,) * (2 * (MOST_MATRICES - n)) for n in range(MOST_MATRICES + 1))
 
 _Group = TypeVar(
@@ -125,12 +127,14 @@ class HostOps(Ops):
         set_codebooks(self._library)
         self._functions = self._library.operations(self.isa)
         self._failed = ctypes.c_int64(0)
+        self._row_tables: list[RowTable] = []
         self._bind(self._functions)
 
     def _bind(self, call: dict[str, HostFunction]) -> None:
         """Which functions the operations call: the library's, or a recorder's."""
         self._read_memory = call["read_memory"]
         self._gather_rows = call["gather_rows"]
+        self._read_rows = call["read_rows"]
         self._fill_streams = call["fill_streams"]
         self._add_to_streams = call["add_to_streams"]
         self._rms_norm = call["rms_norm"]
@@ -222,9 +226,16 @@ class HostOps(Ops):
             )
         return HostMatrix(tensor)
 
+    def row_table(self, table: RowTable) -> HostRowTable:
+        """Handle of a table on the disk, which the library reads by itself."""
+        self._row_tables.append(table)
+        return HostRowTable(table)
+
     def _fail(self, status: int, operation: str) -> None:
         if status == _WRONG_SHAPE:
             raise ValueError(f"host operation {operation}: arrays do not fit the weights")
+        if status == _NOT_READ:
+            raise self._row_tables[-1].failure()  # a model has one
         raise ResourceError(f"There is not enough memory for the operation {operation}.")
 
     # -- plain operations ------------------------------------------------------------------------
@@ -237,6 +248,11 @@ class HostOps(Ops):
 
     def gather_rows(self, table: Matrix, rows: npt.NDArray[np.int64], out: FloatArray) -> None:
         """`out[i] = table[rows.flat[i]]`."""
+        if isinstance(table, HostRowTable):
+            status = self._read_rows(self._context, table.reader, table.address, id(rows), id(out))
+            if status:
+                self._fail(status, "read_rows")
+            return
         status = self._gather_rows(self._context, _address(table), id(rows), id(out))
         if status:
             self._fail(status, "gather_rows")

@@ -22,6 +22,7 @@ from engine.ops.weights import (
     Matrix,
     MoeWeights,
     PleWeights,
+    RowTable,
 )
 
 FloatArray = npt.NDArray[np.float32]
@@ -134,6 +135,31 @@ class HostMatrix:
     def values(self) -> FloatArray:
         """A plain matrix as float32, `[rows, columns]`; a copy."""
         return dequantise(self._keep[1], self.type, (self.rows, self.columns))
+
+
+class HostRowTable:
+    """A table that is read by rows: a `Matrix` whose structure has no data.
+
+    Attributes:
+        reader: address of the library's reader.
+        address: of the C structure.
+    """
+
+    __slots__ = ("_struct", "address", "columns", "count", "reader", "rows", "table", "type")
+
+    def __init__(self, table: RowTable) -> None:
+        """Describe a table; it stays open while this lives."""
+        self.table = table
+        self.count, self.rows, self.columns, self.type = (
+            1,
+            table.num_rows,
+            table.columns,
+            table.type,
+        )
+        self.reader = table.reader
+        sizes = (self.rows, self.columns, 1, table.row_bytes, int(table.type))
+        self._struct = MatrixStruct(None, *sizes)
+        self.address = ctypes.addressof(self._struct)
 
 
 class Prepared:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.ggml_types import GgmlType
+from engine.gguf.blocks import dequantise
 from engine.gguf.reader import Tensor
 from engine.ops.base import FloatArray, IntArray, Limits, Ops
 from engine.ops.plan import PassPlan
@@ -28,6 +29,7 @@ from engine.ops.weights import (
     Matrix,
     MoeWeights,
     PleWeights,
+    RowTable,
 )
 
 Float64Array = npt.NDArray[np.float64]
@@ -73,6 +75,22 @@ class ReferenceMatrix:
         return self._tensor.rows(indices)
 
 
+class ReferenceRowTable:
+    """A table on the disk: its rows are collected and decoded."""
+
+    count = 1
+
+    def __init__(self, table: RowTable) -> None:
+        self._table = table
+        self.rows, self.columns, self.type = table.num_rows, table.columns, table.type
+
+    def some_rows(self, indices: npt.NDArray[np.int64]) -> FloatArray:
+        """Decoded rows, `[n, columns]`."""
+        raw = np.empty((indices.size, self._table.row_bytes), np.uint8)
+        self._table.collect(np.ascontiguousarray(indices), raw)
+        return dequantise(raw, self.type, (indices.size, self.columns))
+
+
 def _values(matrix: Matrix, index: int = 0) -> Float64Array:
     if not isinstance(matrix, ReferenceMatrix):
         raise TypeError("the matrix was made by other operations")
@@ -92,11 +110,15 @@ class ReferenceOps(Ops):
         """See `Ops.matrix`."""
         return ReferenceMatrix(tensor)
 
+    def row_table(self, table: RowTable) -> Matrix:
+        """See `Ops.row_table`."""
+        return ReferenceRowTable(table)
+
     # -- plain operations ------------------------------------------------------------------------
 
     def gather_rows(self, table: Matrix, rows: npt.NDArray[np.int64], out: FloatArray) -> None:
         """See `Ops.gather_rows`."""
-        if not isinstance(table, ReferenceMatrix):
+        if not isinstance(table, ReferenceMatrix | ReferenceRowTable):
             raise TypeError("the matrix was made by other operations")
         out[...] = table.some_rows(rows.reshape(-1)).reshape(out.shape)
 

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.errors import EngineError
 from engine.core.ggml_types import GgmlType
 
 FloatArray = npt.NDArray[np.float32]
@@ -38,6 +39,30 @@ class Matrix(Protocol):
     @property
     def type(self) -> GgmlType:
         """Block format of the stored weights."""
+
+
+class RowTable(Protocol):
+    """A table on the disk whose rows are read as needed (engine/memory/ngram_table.py).
+
+    Attributes:
+        num_rows: rows.
+        columns: values of a row.
+        row_bytes: bytes of a row.
+        type: block format.
+        reader: address of the host library's reader.
+    """
+
+    num_rows: int
+    columns: int
+    row_bytes: int
+    type: GgmlType
+    reader: int
+
+    def collect(self, rows: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]) -> None:
+        """Write the rows' bytes, `[rows.size, row_bytes]`; waits for the disk."""
+
+    def failure(self) -> EngineError:
+        """Why the newest collection failed."""
 
 
 @dataclass(slots=True, eq=False)

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Protocol
 
 from engine.sequence.batch import Batch, PassResult
+from engine.sequence.rows_ahead import RowsReader
 from engine.sequence.state import SequenceState
 
 
@@ -17,7 +18,15 @@ class Passes(Protocol):
 
 
 class LanguageModel(Passes, Protocol):
-    """What the scheduler needs of a model."""
+    """What the scheduler needs of a model.
+
+    Attributes:
+        ngram_rows: reads rows of its n-gram table early; None when there is nothing to read.
+    """
+
+    @property
+    def ngram_rows(self) -> RowsReader | None:
+        """See above."""
 
     def new_sequence(self) -> SequenceState:
         """An empty sequence, or a ResourceError."""

@@ -37,6 +37,7 @@ from engine.sequence.batch import Batch, PassResult
 from engine.sequence.language_model import LanguageModel, Passes
 from engine.sequence.pass_budget import PassBudget
 from engine.sequence.pass_parts import Part, chunk_rows, is_in_vain
+from engine.sequence.rows_ahead import RowsAhead
 from engine.sequence.running_request import WINDOW_ROWS, RunningRequest
 from engine.sequence.session_visit import Visit
 from engine.sequence.sessions import SessionFigures, Sessions
@@ -126,6 +127,7 @@ class Scheduler:
         self._drafting = drafting
         self._has_windows_alone = False  # the newest step, so that its time tells what windows cost
         self._new_sampler = new_sampler
+        self._rows_ahead = RowsAhead(model.ngram_rows)
         self._waiting: deque[Start] = deque()
         self._running: list[RunningRequest] = []
         self._open: frozenset[RunningRequest] = frozenset()  # in the pass that is left open
@@ -429,6 +431,8 @@ class Scheduler:
         request.state.commit(part.num_rows + verified.num_accepted)
         if part.drafts and self._drafting is not None:
             self._drafting.note(request, len(part.drafts), verified.num_accepted)
+        if verified.reason is None:
+            self._rows_ahead.window(request)
         return verified
 
     def _send(self, request: RunningRequest, outcome: Verified | EngineError) -> None:
@@ -463,6 +467,10 @@ class Scheduler:
                 computed.append(Computed(request, firsts[i], result, i, goes_on))
         if computed:
             drafting.tell(computed, len(parts) - len(computed))
+        for rows in computed:
+            drafts = drafting.drafts_of(rows.request, WINDOW_ROWS)
+            if drafts:
+                self._rows_ahead.window(rows.request, drafts)
 
     def _compute(self, parts: Sequence[Part]) -> PassResult | None:
         """The result, or None when the pass was left because of a cancelled request."""
@@ -492,6 +500,8 @@ class Scheduler:
             except StopIteration as end:
                 result: PassResult = end.value
                 break
+            if not longest_s:  # the pass has asked for its own rows
+                self._rows_ahead.prompts(parts, self._limits.prompt_chunk)
             layer_s = self._clock() - began_at
             pass_s, longest_s = pass_s + layer_s, max(longest_s, layer_s)
             self._between_layers()

@@ -5,6 +5,7 @@ The worker, `run` and `bench` load through here, so they agree on every size.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -34,8 +35,10 @@ from engine.decode.sampling import Sampler
 from engine.device.base import DeviceError, DeviceMemoryError
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
-from engine.gguf.reader import GgufFile
+from engine.gguf.reader import GgufFile, Tensor
 from engine.memory.give_back import GiveBack
+from engine.memory.ngram_table import NgramTable
+from engine.memory.ngram_table_modes import drive_kind, measure_table_drive, open_ngram_table
 from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
 from engine.ops.base import Ops
@@ -108,7 +111,9 @@ class LoadedModel:
 
     def disk_reads(self) -> tuple[DiskReads, ...]:
         """What was read from the disk since the model is loaded, as far as that is known."""
-        return () if self.experts is None else self.experts.disk_reads()
+        experts = () if self.experts is None else self.experts.disk_reads()
+        rows = self.model.ngram_rows
+        return experts if rows is None else (*experts, rows.table.disk_reads)
 
     @property
     def ops(self) -> Ops:
@@ -134,6 +139,8 @@ class LoadedModel:
         if self.experts is not None:
             self.experts.close()
         self.model.ops.close()
+        if self.model.ngram_rows is not None:
+            self.model.ngram_rows.table.close()
         for file in self._files:
             file.close()
 
@@ -164,7 +171,8 @@ def load_model(
     if progress is not None:
         progress("weights", 0, total_bytes)
     machine = probe_machine()
-    placement = place_on_cpu(machine, header, config)
+    drive = measure_table_drive(header, config)
+    placement = place_on_cpu(machine, header, config, drive_kind(drive))
     require_private_memory(placement, machine)
     _log_plan(placement)
     limits = _sizes(config, placement, machine)
@@ -173,27 +181,25 @@ def load_model(
         if progress is not None:
             progress("weights", total_bytes * done // max(total, 1), total_bytes)
 
-    file = map_model(header, placement.experts)
-    head_file = open_draft_head(config, header)
-    files = (file,) if head_file is None else (file, head_file)
-    try:
-        ops, model = _load_where_it_works(config, header, file, head_file, limits, on_step)
-        try:
-            _read_ahead(header, placement, progress)
-            experts = open_expert_tier(
-                config, placement.experts, header, file, model, _phase(progress, "experts")
-            )
-            if experts.counts is not None:
-                ops.count_choices(experts.counts.add)
-            if placement.verdict is Verdict.FITS:
-                _lock_if_wanted(config, file, header, progress)
-        except BaseException:
-            ops.close()
-            raise
-    except BaseException:
-        for opened in files:
-            opened.close()
-        raise
+    with contextlib.ExitStack() as undo:
+        file = undo.enter_context(map_model(header, placement.experts))
+        head_file = open_draft_head(config, header)
+        if head_file is not None:
+            undo.enter_context(head_file)
+        table = open_ngram_table(header, placement.ngram, config, drive, progress)
+        if isinstance(table, NgramTable):
+            undo.callback(table.close)
+        ops, model = _load_where_it_works(config, header, file, head_file, limits, on_step, table)
+        undo.callback(ops.close)
+        _read_ahead(header, placement, progress)
+        experts = open_expert_tier(
+            config, placement.experts, header, file, model, _phase(progress, "experts")
+        )
+        if experts.counts is not None:
+            ops.count_choices(experts.counts.add)
+        if placement.verdict is Verdict.FITS:
+            _lock_if_wanted(config, file, header, progress)
+        undo.pop_all()
     loaded = LoadedModel(
         model=model,
         header=header,
@@ -206,7 +212,7 @@ def load_model(
             prompt_slice_s=config.prompt_slice_ms / 1000,
         ),
         fingerprint=fingerprint(header, config, f"{ops.name} {getattr(ops, 'isa', '')}"),
-        _files=files,
+        _files=(file,) if head_file is None else (file, head_file),
         drafting=make_drafting(model, header, config),
         experts=experts,
     )
@@ -227,6 +233,7 @@ def _load_where_it_works(
     head_file: GgufFile | None,
     limits: ModelLimits,
     on_step: Callable[[int, int], None],
+    table: NgramTable | Tensor | None,
 ) -> tuple[Ops, Model]:
     """Operations by the config, and the model; on the CPU where a card was not asked for by name.
 
@@ -236,7 +243,7 @@ def _load_where_it_works(
     settings = card_settings(config, header) if may_use_card(config) else None
     ops = make_ops(config.ops.value, limits.for_ops(), settings)
     try:
-        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step)
+        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step, table)
     except (DeviceError, DeviceMemoryError) as error:
         ops.close()
         if config.ops is not OpsName.AUTO:
@@ -247,7 +254,7 @@ def _load_where_it_works(
         raise
     ops = make_ops(OpsName.HOST.value, limits.for_ops())
     try:
-        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step)
+        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step, table)
     except BaseException:
         ops.close()
         raise
@@ -261,18 +268,28 @@ def _load_weights(
     ops: Ops,
     limits: ModelLimits,
     on_step: Callable[[int, int], None],
+    table: NgramTable | Tensor | None,
 ) -> Model:
     """The model, with the draft head of a file of its own if that one fits."""
     ids = draft_ids(config, header)
     try:
         return Model.load(
-            file, ops, limits, on_step, head_file, requant=config.requant, draft_ids=ids
+            file,
+            ops,
+            limits,
+            on_step,
+            head_file,
+            requant=config.requant,
+            draft_ids=ids,
+            table=table,
         )
     except ModelFileError as error:
         if head_file is None:
             raise
         logger.warning("the draft head of %s is not used: %s", head_file.paths[0].name, error)
-    return Model.load(file, ops, limits, on_step, requant=config.requant, draft_ids=ids)
+    return Model.load(
+        file, ops, limits, on_step, requant=config.requant, draft_ids=ids, table=table
+    )
 
 
 def _sizes(config: RunConfig, placement: Placement, machine: Machine) -> ModelLimits:

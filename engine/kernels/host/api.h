@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 typedef int64_t i64;
+typedef uint64_t u64;
 typedef int32_t i32;
 typedef uint32_t u32;
 typedef uint16_t u16;
@@ -46,6 +47,7 @@ enum Status : i32 {
   kOk = 0,
   kWrongShape = 1,    // an array's dimensions, strides or numbers do not fit the weights
   kOutOfMemory = 2,   // scratch could not be allocated
+  kNotRead = 3,       // the disk failed to deliver; the row reader says what
 };
 
 // A matrix [rows, columns], or `count` of them one after another. Rows are whole blocks.

@@ -16,8 +16,6 @@
 #define STRATUM_API extern "C" __attribute__((visibility("default")))
 #endif
 
-typedef uint64_t u64;
-
 constexpr i64 kOrders = 4;
 
 struct Gram {

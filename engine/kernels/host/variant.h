@@ -10,6 +10,7 @@
 #include "attention.h"
 #include "delta.h"
 #include "ple.h"
+#include "row_table.h"
 #endif
 
 #define STRATUM_ENTRY(name) {#name, (const void*)&STRATUM_ISA::name}
@@ -23,6 +24,7 @@ const Operation STRATUM_TABLE[] = {
 #if !defined(STRATUM_PRODUCTS_ONLY)
     STRATUM_ENTRY(read_memory),
     STRATUM_ENTRY(gather_rows),
+    STRATUM_ENTRY(read_rows),
     STRATUM_ENTRY(fill_streams),
     STRATUM_ENTRY(add_to_streams),
     STRATUM_ENTRY(rms_norm),

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from engine.core import drive_speed
-from engine.core.drive_speed import DriveKind, DriveSpeed, largest_file, measure_drive
+from engine.core.drive_speed import (
+    DriveKind,
+    DriveSpeed,
+    largest_file,
+    measure_drive,
+    measure_random_reads,
+)
 
 
 @pytest.mark.parametrize(
@@ -88,3 +94,15 @@ def test_a_file_that_ends_early_gives_no_speed() -> None:
             return 0
 
     assert drive_speed._measure(EmptyReader(), 1 << 20, time.monotonic() + 1) is None
+
+
+@pytest.mark.usefixtures("small_sample")
+def test_a_part_of_a_file_is_measured_by_its_random_reads_alone(tmp_path: Path) -> None:
+    path = tmp_path / "weights.bin"
+    path.write_bytes(bytes(1 << 20))
+    found = measure_random_reads(path, 300_000, 500_000)
+    assert found is not None
+    assert found.random_read_s > 0
+    assert found.sequential_bytes_per_s == 0
+    assert measure_random_reads(tmp_path / "nowhere", 0, 100) is None
+    assert measure_random_reads(path, 8 << 20, 4096) is None  # behind its end

@@ -16,7 +16,7 @@ from engine.core.errors import ResourceError
 from engine.kernels import build, library
 from engine.ops import self_test as self_test_module
 
-LARGEST_LIBRARY = 1_000_000  # bytes
+LARGEST_LIBRARY = 1_050_000  # bytes
 
 
 @pytest.fixture
@@ -75,7 +75,11 @@ def test_the_sources_use_no_standard_library_of_cpp():
     for path in build.HOST_DIR.iterdir():
         included = re.findall(r"#include <([^>]+)>", path.read_text())
         allowed = {"cpuid.h", "immintrin.h", "pthread.h", "sched.h", "stddef.h", "stdint.h"}
-        assert set(included) <= allowed | {"stdlib.h", "windows.h"}, path.name
+        allowed |= {"stdlib.h", "windows.h"}
+        if path.name == "page_io_linux.cpp":  # system calls
+            allowed |= {"errno.h", "fcntl.h", "linux/io_uring.h", "string.h", "time.h", "unistd.h"}
+            allowed |= {"sys/mman.h", "sys/syscall.h"}
+        assert set(included) <= allowed, path.name
 
 
 @pytest.mark.parametrize("system", list(build.LIBRARY_NAMES))

@@ -47,6 +47,8 @@ class FakeSequence:
 class FakeModel:
     """Logits are drawn from the hash of all tokens so far: any mix-up changes the answer."""
 
+    ngram_rows = None
+
     def __init__(self, max_sequences: int = 3, max_tokens: int = 10**9) -> None:
         self.alive: list[FakeSequence] = []
         self.passes: list[list[int]] = []  # rows per sequence of each finished pass

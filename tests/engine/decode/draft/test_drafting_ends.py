@@ -53,6 +53,8 @@ class ScriptedModel:
     wrongly kept changes the answer.
     """
 
+    ngram_rows = None
+
     def __init__(self, scripts: dict[int, list[int]], max_tokens: int = 10**9) -> None:
         self.scripts = scripts
         self.max_tokens = max_tokens
