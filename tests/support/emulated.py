@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from engine.device.base import Argument, Arguments, Device, Size3, Stream
 from engine.device.emulated import EmulatedDevice, ThreadOrder
+from engine.device.emulated_build import CUDA_FOLDER
 from engine.device.emulated_work import Timing
 
 AnyArray = npt.NDArray[np.generic]
@@ -60,13 +61,16 @@ class Card:
         self.stream.launch(kernel, grid, block, Arguments(*arguments), shared_bytes)
 
 
-def results_in_all_orders(run: Callable[[EmulatedDevice], AnyArray]) -> set[bytes]:
+def results_in_all_orders(
+    run: Callable[[EmulatedDevice], AnyArray], kernel_folder: Path = CUDA_FOLDER
+) -> set[bytes]:
     """The different results of a run on cards that do everything in other orders.
 
     More than one: something is not ordered that must be, or was never set.
 
     Args:
         run: takes a new card and returns what it computed there.
+        kernel_folder: where the card's kernels are.
     """
     results = set()
     for order, timing, poison in product(
@@ -74,7 +78,9 @@ def results_in_all_orders(run: Callable[[EmulatedDevice], AnyArray]) -> set[byte
         (Timing.LATE, Timing.RANDOM, Timing.EAGER),
         (0xFF, 0x3C),
     ):
-        device = EmulatedDevice(1 << 30, thread_order=order, timing=timing, poison=poison)
+        device = EmulatedDevice(
+            thread_order=order, timing=timing, poison=poison, kernel_folder=kernel_folder
+        )
         try:
             results.add(run(device).tobytes())
         finally:
