@@ -401,9 +401,9 @@ class CudaExperts:
             return
         bank = half.bank(layer.source)
         # What read the half before is done: this layer's choice came behind it in the stream.
-        for slot, place in enumerate(np.argsort(-uses, kind="stable")[:count].tolist()):
-            expert = int(experts[place])
-            memory.mover.put(layer.source, expert, bank.address_of(slot))
+        chosen = experts[np.argsort(-uses, kind="stable")[:count]]
+        memory.mover.put_all(layer.source, chosen.tolist(), bank)
+        for slot, expert in enumerate(chosen.tolist()):
             is_this = rows.missing == expert
             rows.ring_slots[is_this] = slot
             rows.missing[is_this] = -1
