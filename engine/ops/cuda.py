@@ -59,7 +59,7 @@ class CudaOps(Ops):
     Attributes:
         device: the card; it is closed with the operations.
         host: the host operations that share the work.
-        experts: where the experts are and who computes them.
+        moe_work: where the experts are and who computes them.
         num_threads: of the host operations.
     """
 
@@ -119,6 +119,11 @@ class CudaOps(Ops):
     @property
     def stream(self) -> Stream:
         """The stream that everything is put into."""
+        return self._launcher.stream
+
+    @property
+    def stream(self) -> Stream:
+        """The stream that takes all operations."""
         return self._launcher.stream
 
     # -- weights and arrays ----------------------------------------------------------------------
