@@ -121,11 +121,6 @@ class CudaOps(Ops):
         """The stream that everything is put into."""
         return self._launcher.stream
 
-    @property
-    def stream(self) -> Stream:
-        """The stream that takes all operations."""
-        return self._launcher.stream
-
     # -- weights and arrays ----------------------------------------------------------------------
 
     def matrix(self, tensor: Tensor) -> Matrix:
