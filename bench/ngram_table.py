@@ -29,7 +29,7 @@ import numpy.typing as npt
 from engine.core.errors import EngineError
 from engine.core.gguf_header import read_model_header
 from engine.core.model_config import PleConfig
-from engine.core.ngram_mode import TABLE_NAME
+from engine.core.ngram_numbers import TABLE_NAME
 from engine.core.placement import model_config_of
 from engine.gguf.reader import GgufFile, Tensor
 from engine.memory.ngram_table import NgramTable

@@ -14,11 +14,9 @@ from engine.core.config import NgramMode, RunConfig
 from engine.core.drive_speed import DriveKind
 from engine.core.ggml_types import row_bytes
 from engine.core.gguf_header import TensorInfo
+from engine.core.ngram_numbers import CACHE_ROWS, PAGE_BYTES
 from engine.core.sizes import size_in_words
 
-TABLE_NAME = "per_layer_token_embd.weight"
-CACHE_ROWS = 1_000_000  # as RunConfig.ngram_cache_rows
-PAGE_BYTES = 4096
 # Buffers of reads in flight (256 of 2 pages), lists, the kernel's rings.
 READER_BYTES = (2 << 20) + (1 << 20)
 _BUCKET = 16  # slots of the cache, in row_cache.h

@@ -23,7 +23,8 @@ from engine.core.gguf_header import ModelHeader, TensorInfo
 from engine.core.kv_type import KvType
 from engine.core.machine import Machine
 from engine.core.model_config import LayerKind, ModelConfig
-from engine.core.ngram_mode import TABLE_NAME, NgramPlan, plan_ngram_table
+from engine.core.ngram_mode import NgramPlan, plan_ngram_table
+from engine.core.ngram_numbers import TABLE_NAME
 from engine.core.requant import is_requantised, requantised_bytes
 from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
@@ -316,11 +317,12 @@ def page_tokens_of(model: ModelConfig) -> int:
 
 def kv_page_bytes(model: ModelConfig, kv_type: KvType, page_tokens: int) -> int:
     """Bytes of one page over all attention layers, the MTP layer's included."""
-    item = 2 if kv_type is KvType.F16 else 4
-    per_token = 2 * model.num_kv_heads * model.head_dim + model.index_dim
-    per_page = page_tokens * per_token + page_tokens // model.block_ratio * model.index_dim
+    per_head = model.head_dim * kv_type.value_bytes + kv_type.scale_bytes
+    per_index = model.index_dim * kv_type.index_bytes
+    per_token = 2 * model.num_kv_heads * per_head + per_index
+    per_page = page_tokens * per_token + page_tokens // model.block_ratio * per_index
     layers = sum(kind is LayerKind.ATTENTION for kind in model.layer_kinds) + model.num_mtp_layers
-    return item * per_page * layers
+    return per_page * layers
 
 
 def state_bytes(model: ModelConfig) -> int:

@@ -43,7 +43,6 @@ from engine.device.emulated_library import CompiledKernel, Launch, Report
 from engine.device.emulated_stream import EmulatedEvent, EmulatedStream
 from engine.device.emulated_work import Action, Timing, Work, finish
 
-MOST_THREADS = 1024
 MOST_SHARED_BYTES = 48 << 10
 _MOST_GRID = (2**31 - 1, 65535, 65535)
 _POISON = 0xFF  # NaN in every float format, -1 in every integer
@@ -346,7 +345,7 @@ class EmulatedDevice(Device):
             raise DeviceError(f"The kernel {kernel.name} is another device's.")
         compiled = kernel.compiled
         num_threads = block[0] * block[1] * block[2]
-        if num_threads % 32 or not 0 < num_threads <= MOST_THREADS or block[2] > 64:
+        if num_threads % 32 or not 0 < num_threads <= compiled.most_threads or block[2] > 64:
             raise DeviceError(f"{kernel.name} cannot be launched with blocks of {block} threads.")
         if not all(0 < size <= most for size, most in zip(grid, _MOST_GRID, strict=True)):
             raise DeviceError(f"{kernel.name} cannot be launched with a grid of {grid} blocks.")

@@ -11,6 +11,7 @@ from engine.device import emulated_build
 from engine.device.base import DeviceError
 
 VERSION = 1
+MOST_THREADS = 1024
 _MOST_PARAMETERS = 64
 
 _Index3 = ctypes.c_uint32 * 3
@@ -84,14 +85,19 @@ class CompiledKernel:
         sizes: of its parameters, in bytes.
         are_pointers: which of them are pointers.
         num_words: a launch's copied arguments with their addresses, in words of 8 bytes.
+        most_threads: of a block.
     """
 
-    def __init__(self, module: int, entry: _Entry) -> None:
+    def __init__(self, module: int, entry: _Entry, library: ctypes.CDLL) -> None:
         self.name = entry.name.decode()
         self.module = module
         self.entry = ctypes.addressof(entry)
         self.sizes = tuple(entry.sizes[: entry.num_parameters])
         self.are_pointers = tuple(kind == 1 for kind in entry.kinds[: entry.num_parameters])
+        try:
+            self.most_threads = ctypes.c_int32.in_dll(library, f"stratum_bound_{self.name}").value
+        except ValueError:  # not a bounded kernel
+            self.most_threads = MOST_THREADS
         self.num_words = max(1, sum(1 + (size + 7) // 8 for size in self.sizes))
 
 
@@ -136,7 +142,7 @@ class Runtime:
         kernels = []
         entry = module.entries
         while entry:
-            kernels.append(CompiledKernel(ctypes.addressof(module), entry.contents))
+            kernels.append(CompiledKernel(ctypes.addressof(module), entry.contents, library))
             entry = entry.contents.next
         return kernels
 

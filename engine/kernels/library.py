@@ -20,7 +20,7 @@ from engine.kernels import build
 
 log = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 # variant -> bit of stratum_cpu_features(), the best one first
 VARIANTS = {"avx512": 4, "avxvnni": 2, "avx2": 1}
 CPU_VARIABLE = "STRATUM_CPU"
@@ -31,6 +31,7 @@ _REAL = ctypes.c_double
 # operation -> argument kinds after the context: p pointer or array object, i integer, d double
 OPERATIONS = {
     "read_memory": "p",
+    "row_tiles": "pp",
     "gather_rows": "ppp",
     "read_rows": "pppp",
     "fill_streams": "pp",

@@ -8,7 +8,9 @@ kernels do not know which of them they read. Copies run in a stream of their own
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +23,8 @@ from engine.device.base import Device, Event, PinnedMemory, Stream
 ByteArray = npt.NDArray[np.uint8]
 
 _ALIGNMENT = 256
-_NUM_STAGED = 4  # experts on their way at once; each takes a pinned buffer
+_NUM_STAGED = 8  # experts on their way at once; each takes a pinned buffer
+_MOST_THREADS = 4  # that fill the buffers: one thread copies less than the bus takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,14 @@ class Bank:
         return self.memory.address + slot * self.layout.slot_bytes
 
 
+@dataclass(slots=True, eq=False)
+class _Staged:
+    """A pinned buffer of one slot's size, and whether its last copy has left."""
+
+    pinned: PinnedMemory
+    is_free: Event
+
+
 class ExpertMover:
     """Copies experts to the card, in a stream of its own.
 
@@ -113,10 +124,12 @@ class ExpertMover:
         self.stream: Stream = device.new_stream()
         self.num_bytes = 0
         self._next = 0
-        self._staged: list[tuple[PinnedMemory, Event]] = []
+        self._pool = ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1), "experts")
+        self._staged: list[_Staged] = []
         for _ in range(num_staged):
             try:
-                self._staged.append((device.pinned(max(1, most_slot_bytes)), device.new_event()))
+                pinned = device.pinned(max(1, most_slot_bytes))
+                self._staged.append(_Staged(pinned, device.new_event()))
             except ResourceError:
                 if not self._staged:
                     raise
@@ -127,25 +140,52 @@ class ExpertMover:
 
         The bytes are read from the host's memory before this returns.
         """
-        pinned, is_free = self._staged[self._next]
-        self._next = (self._next + 1) % len(self._staged)
-        is_free.synchronize()
-        layout = source.layout
-        for part, offset, size in zip(source.parts, layout.offsets, layout.sizes, strict=True):
-            np.copyto(pinned.array[offset : offset + size], part[expert])
-        end = layout.offsets[2] + layout.sizes[2]
-        self.stream.upload(address, pinned.array[:end])
-        self.stream.record(is_free)
-        self.num_bytes += end
+        staged = self._take()
+        _fill(staged.pinned.array, source, expert)
+        self._send(staged, source, address)
 
     def put_all(self, source: ExpertSource, experts: Sequence[int], bank: Bank) -> None:
         """`put` of experts into the first slots of a bank, in this order."""
-        for slot, expert in enumerate(experts):
-            self.put(source, expert, bank.address_of(slot))
+        self.put_many([(source, e, bank.address_of(slot)) for slot, e in enumerate(experts)])
+
+    def put_many(self, wanted: Sequence[tuple[ExpertSource, int, int]]) -> None:
+        """`put` of several, each with its source, number and address; several threads read them."""
+        batch = max(1, len(self._staged) // 2)  # buffers are filled while others are on their way
+        for start in range(0, len(wanted), batch):
+            part = wanted[start : start + batch]
+            taken = [self._take() for _ in part]
+            filling = [
+                self._pool.submit(_fill, staged.pinned.array, source, expert)
+                for staged, (source, expert, _) in zip(taken, part, strict=True)
+            ]
+            for staged, filled, (source, _, address) in zip(taken, filling, part, strict=True):
+                filled.result()
+                self._send(staged, source, address)
+
+    def _take(self) -> _Staged:
+        """The next buffer, when its last copy has left."""
+        staged = self._staged[self._next]
+        self._next = (self._next + 1) % len(self._staged)
+        staged.is_free.synchronize()
+        return staged
+
+    def _send(self, staged: _Staged, source: ExpertSource, address: int) -> None:
+        num_bytes = source.layout.offsets[2] + source.layout.sizes[2]
+        self.stream.upload(address, staged.pinned.array[:num_bytes])
+        self.stream.record(staged.is_free)
+        self.num_bytes += num_bytes
 
     def close(self) -> None:
         """Unlock the buffers; nothing may be on its way."""
         self.stream.synchronize()
-        for pinned, _ in self._staged:
-            pinned.free()
+        self._pool.shutdown()
+        for staged in self._staged:
+            staged.pinned.free()
         self._staged.clear()
+
+
+def _fill(target: ByteArray, source: ExpertSource, expert: int) -> None:
+    """An expert's bytes as they lie in a slot. Copying needs no Python, so threads do it at once."""
+    layout = source.layout
+    for part, offset, size in zip(source.parts, layout.offsets, layout.sizes, strict=True):
+        np.copyto(target[offset : offset + size], part[expert])

@@ -182,10 +182,15 @@ class ExpertMemory:
         return Bank(memory, count, source.layout)
 
     def _fill(self) -> None:
-        for swap in self.cache.first_fill():
-            bank = self.banks[swap.layer]
-            self.mover.put(self._sources[swap.layer], swap.expert, bank.address_of(swap.slot))
-            self.cache.admit(swap)
+        fills = self.cache.first_fill()
+        self.mover.put_many(
+            [
+                (self._sources[f.layer], f.expert, self.banks[f.layer].address_of(f.slot))
+                for f in fills
+            ]
+        )
+        for fill in fills:
+            self.cache.admit(fill)
         self.mover.stream.synchronize()
         self.is_dirty = True
 

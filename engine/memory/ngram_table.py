@@ -25,7 +25,7 @@ from engine.core.disk_reads import NGRAM_TABLE, DiskReads
 from engine.core.errors import ModelFileError, ResourceError
 from engine.core.ggml_types import GgmlType, row_bytes
 from engine.core.gguf_values import printable
-from engine.core.ngram_mode import CACHE_ROWS, PAGE_BYTES
+from engine.core.ngram_numbers import CACHE_ROWS, PAGE_BYTES
 from engine.kernels.library import HostLibrary, load_library
 
 RowArray = npt.NDArray[np.int64]

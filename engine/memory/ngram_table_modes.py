@@ -19,7 +19,8 @@ from engine.core.drive_speed import DriveKind, DriveSpeed, measure_random_reads
 from engine.core.errors import ModelFileError, ResourceError
 from engine.core.gguf_header import ModelHeader, TensorInfo
 from engine.core.gguf_values import printable
-from engine.core.ngram_mode import TABLE_NAME, NgramPlan, slow_drive_sentence
+from engine.core.ngram_mode import NgramPlan, slow_drive_sentence
+from engine.core.ngram_numbers import TABLE_NAME
 from engine.gguf.reader import Tensor
 from engine.memory.ngram_table import NgramTable
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from engine.core.errors import InputError, ResourceError
 from engine.core.model_config import ModelConfig
-from engine.core.ngram_mode import TABLE_NAME
+from engine.core.ngram_numbers import TABLE_NAME
 from engine.device.base import DeviceMemoryError
 from engine.memory.kv_pages import PagePool
 from engine.memory.ngram_table import NgramTable

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.model_config import LayerKind, ModelConfig, PleConfig
-from engine.core.ngram_mode import TABLE_NAME
+from engine.core.ngram_numbers import TABLE_NAME
 from engine.core.requant import is_requantised
 from engine.gguf.reader import Tensor
 from engine.model.tensor_parts import requantised, row_range

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from engine.core.errors import ModelFileError
 from engine.core.ggml_types import GgmlType
 from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
-from engine.device.base import Device
+from engine.device.base import Device, Stream
 from engine.gguf.reader import Tensor
 from engine.kernels.cuda_compile import kernel_files
 from engine.ops.base import ChoiceCounter, FloatArray, IntArray, Limits, Ops, no_kernel_message
@@ -59,7 +59,7 @@ class CudaOps(Ops):
     Attributes:
         device: the card; it is closed with the operations.
         host: the host operations that share the work.
-        experts: where the experts are and who computes them.
+        moe_work: where the experts are and who computes them.
         num_threads: of the host operations.
     """
 
@@ -115,6 +115,11 @@ class CudaOps(Ops):
         """What the kernels were compiled for, such as `sm_89`."""
         major, minor = self.device.info.capability
         return f"sm_{major}{minor}"
+
+    @property
+    def stream(self) -> Stream:
+        """The stream that everything is put into."""
+        return self._launcher.stream
 
     # -- weights and arrays ----------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -93,6 +94,21 @@ class ExpertLaunches(Protocol):
         """
 
 
+@dataclass(slots=True)
+class HostTimes:
+    """What the host did in layers that both processors share; all of it only grows.
+
+    Attributes:
+        waited_s: for layers' choices, the card being behind.
+        computed_s: experts that the card does not hold.
+        num_layers: layers.
+    """
+
+    waited_s: float = 0.0
+    computed_s: float = 0.0
+    num_layers: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class _Layer:
     """One layer's experts."""
@@ -126,6 +142,7 @@ class CudaExperts:
     Attributes:
         memory: where they lie; None before `prepare`.
         counter: is told what the model's layers choose.
+        times: of the host's share.
     """
 
     def __init__(
@@ -145,6 +162,7 @@ class CudaExperts:
         self._settings = settings
         self.memory: ExpertMemory | None = None
         self.counter: ChoiceCounter | None = None
+        self.times = HostTimes()
         self._layers: dict[int, _Layer] = {}
         self._rows: dict[tuple[int, int, int], _HostRows] = {}  # by R, K, H
         self._noted: tuple[ExpertMemory, int, IntArray] | None = None  # a choice to be counted
@@ -363,7 +381,10 @@ class CudaExperts:
         self._note()
         if memory.is_moving and not self._chosen.is_done():
             memory.move_one()
+        began_at = time.perf_counter()
         self._chosen.synchronize()
+        self.times.waited_s += time.perf_counter() - began_at
+        self.times.num_layers += 1
         slot_of = memory.cache.slot_of[layer.index]
         np.copyto(rows.missing, rows.ids)
         rows.missing[slot_of[rows.ids] >= 0] = -1
@@ -387,7 +408,9 @@ class CudaExperts:
         if (rows.missing < 0).all():
             rows.total[...] = 0
             return
+        began_at = time.perf_counter()
         self._host.experts(layer.host, rows.x, rows.missing, rows.weights, rows.total)
+        self.times.computed_s += time.perf_counter() - began_at
 
     def _begin_copies(
         self, layer: _Layer, memory: ExpertMemory, rows: _HostRows, half: RingHalf
@@ -401,9 +424,9 @@ class CudaExperts:
             return
         bank = half.bank(layer.source)
         # What read the half before is done: this layer's choice came behind it in the stream.
-        for slot, place in enumerate(np.argsort(-uses, kind="stable")[:count].tolist()):
-            expert = int(experts[place])
-            memory.mover.put(layer.source, expert, bank.address_of(slot))
+        chosen = experts[np.argsort(-uses, kind="stable")[:count]]
+        memory.mover.put_all(layer.source, chosen.tolist(), bank)
+        for slot, expert in enumerate(chosen.tolist()):
             is_this = rows.missing == expert
             rows.ring_slots[is_this] = slot
             rows.missing[is_this] = -1

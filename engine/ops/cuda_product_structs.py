@@ -6,9 +6,7 @@ import ctypes
 from dataclasses import dataclass
 
 from engine.core.ggml_types import GgmlType
-from engine.ops.host import HOST_FORMATS
 
-CUDA_FORMATS = HOST_FORMATS
 FLOAT_FORMATS = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 
 MOST_MATRICES = 6  # of one launch

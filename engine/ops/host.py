@@ -224,7 +224,10 @@ class HostOps(Ops):
                 code="no_kernel",
                 params={"name": tensor.name, "type": tensor.type.name},
             )
-        return HostMatrix(tensor)
+        matrix = HostMatrix(tensor)
+        if self.isa == "avx512":
+            matrix.lay_out(self._context, self._functions["row_tiles"])
+        return matrix
 
     def row_table(self, table: RowTable) -> HostRowTable:
         """Handle of a table on the disk, which the library reads by itself."""

@@ -7,7 +7,7 @@ group's `prepared` slot, so that an operation passes one address. Field order an
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ class MatrixStruct(ctypes.Structure):
         ("count", _INTEGER),
         ("row_bytes", _INTEGER),
         ("type", _INTEGER),
+        ("tiles", _POINTER),
     )
 
 
@@ -101,6 +102,15 @@ COLUMN_BLOCK = 16  # kColumnBlock in streams.h
 FLOAT_TYPES = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 
 
+# Matrices of so few weights are worth a second copy in memory: their products are bound by decoding
+# and by sums across lanes, not by memory. One whose copy is larger than a third-level cache is not.
+MOST_TILED_COLUMNS = 512
+MOST_TILED_WEIGHTS = 1 << 20
+TILE_ROWS = 16  # RowTile::kRows in rowtiles.h
+_TILED = frozenset({GgmlType.Q8_0, GgmlType.Q4_0, GgmlType.Q5_0, GgmlType.Q2_0, GgmlType.IQ4_NL})
+_TILED_WITH_MINIMUM = frozenset({GgmlType.Q4_1, GgmlType.Q5_1, GgmlType.Q4_K})
+
+
 class HostMatrix:
     """A matrix in the file's own bytes: a `Matrix` of engine/ops/weights.py.
 
@@ -112,7 +122,7 @@ class HostMatrix:
         address: of the C structure.
     """
 
-    __slots__ = ("_keep", "address", "columns", "count", "rows", "type")
+    __slots__ = ("_data", "_struct", "_tiles", "address", "columns", "count", "rows", "type")
 
     def __init__(self, tensor: Tensor) -> None:
         """Describe the bytes of a 2-D or 3-D tensor; they stay where they are."""
@@ -126,15 +136,44 @@ class HostMatrix:
         bytes_per_row = row_bytes(tensor.type, self.columns)
         if data.nbytes != self.count * self.rows * bytes_per_row:
             raise ValueError(f"{tensor.name} has {data.nbytes} bytes, which does not fit its shape")
-        struct = MatrixStruct(
-            data.ctypes.data, self.rows, self.columns, self.count, bytes_per_row, int(tensor.type)
+        self._struct = MatrixStruct(
+            data.ctypes.data,
+            self.rows,
+            self.columns,
+            self.count,
+            bytes_per_row,
+            int(tensor.type),
+            None,
         )
-        self._keep = (struct, data)
-        self.address = ctypes.addressof(struct)
+        self._data = data
+        self._tiles: npt.NDArray[np.uint8] | None = None
+        self.address = ctypes.addressof(self._struct)
+
+    def _new_tiles(self) -> npt.NDArray[np.uint8] | None:
+        """Memory for the weights as rowtiles.h lays them out, 64-byte aligned; None = none pays."""
+        has_minimum = self.type in _TILED_WITH_MINIMUM
+        if (
+            not (has_minimum or self.type in _TILED)
+            or self.columns > MOST_TILED_COLUMNS
+            or self.count * self.rows * self.columns > MOST_TILED_WEIGHTS
+        ):
+            return None
+        record = TILE_ROWS * (32 + 4 * (1 + has_minimum))  # of 32 columns
+        size = self.count * -(-self.rows // TILE_ROWS) * (self.columns // 32) * record
+        memory = np.zeros(size + 64, np.uint8)
+        start = -memory.ctypes.data % 64
+        return memory[start : start + size]
+
+    def lay_out(self, context: int, row_tiles: Callable[[int, int, int], int]) -> None:
+        """Hold a small matrix a second time as products read it fastest; others stay as they are."""
+        tiles = self._new_tiles()
+        if tiles is not None and not row_tiles(context, self.address, id(tiles)):
+            self._tiles = tiles
+            self._struct.tiles = tiles.ctypes.data
 
     def values(self) -> FloatArray:
         """A plain matrix as float32, `[rows, columns]`; a copy."""
-        return dequantise(self._keep[1], self.type, (self.rows, self.columns))
+        return dequantise(self._data, self.type, (self.rows, self.columns))
 
 
 class HostRowTable:

@@ -86,7 +86,13 @@ extern "C" inline STRATUM_VISIBLE __attribute__((used)) const emulator::Module* 
 }
 
 #define KERNEL(name) extern "C" void name
-#define KERNEL_BOUNDED(name, threads) extern "C" void name
+// `stratum_bound_name`: the most threads of a block, where the kernel says it.
+#define KERNEL_BOUNDED(name, threads)                                 \
+    extern "C" {                                                      \
+    extern STRATUM_VISIBLE const int32_t stratum_bound_##name;        \
+    const int32_t stratum_bound_##name = threads;                     \
+    }                                                                 \
+    extern "C" void name
 #define EXPORT(name)                                                  \
     static const emulator::Registered stratum_registered_##name(     \
         #name, name, [](void* const* arguments) { emulator::call(name, arguments); });

@@ -57,6 +57,13 @@ def matmul_cases() -> list[MatmulCase]:
             MatmulCase([t], [ROWS[(i + int(t)) % len(ROWS)]], columns, seed=200 + i)
             for i, columns in enumerate(_columns(t))
         ]
+    # Small ones, of which some lie a second time, 16 rows side by side.
+    cases += [
+        MatmulCase([t], [rows], columns, seed=300 + columns)
+        for t in sorted(HOST_FORMATS - {F32, F16, BF16})
+        for rows, columns in ((48, 256), (34, 128), (32, 96))
+        if columns % t.block_values == 0
+    ]
     cases.append(MatmulCase([Q8_0, F32, Q4_K, BF16, Q2_0, Q6_K, Q8_0], [7, 3, 33, 5, 9, 4, 2], 256))
     return cases
 
@@ -90,6 +97,7 @@ def layer_cases() -> list[OpCase]:
         MoeCase(Q2_0, Q2_0, MoeSizes(4, 1, 192, 64, 64)),
         MoeCase(Q5_K, Q5_1, MoeSizes(3, 3, 256, 32, 64)),
         MoeCase(F32, Q8_0, MoeSizes(1, 1, 40, 32, 32)),
+        MoeCase(Q4_K, IQ4_NL, MoeSizes(6, 2, 256, 128, 96)),
         MoeCase(Q8_0, Q5_1, MoeSizes(9, 4, 64, 32, 96), left_out=0.4),
         MoeCase(F32, BF16, MoeSizes(6, 2, 33, 17, 40), left_out=1.0),
     ]

@@ -5,7 +5,7 @@ constexpr int JOIN_BATCH = 12;       // parts whose sums are on their way togeth
 constexpr int JOINED_AT_ONCE = 128;  // parts whose factors are made together
 
 // Joins a row's parts. Grid (heads, rows), block 128.
-KERNEL(attention_join)(AttentionSizes sizes, Pass pass, AttendRows in) {
+KERNEL_BOUNDED(attention_join, ATTEND_THREADS)(AttentionSizes sizes, Pass pass, AttendRows in) {
     __shared__ float tops[JOINED_AT_ONCE], befores[JOINED_AT_ONCE], factors[JOINED_AT_ONCE], part_totals[JOINED_AT_ONCE];
     const int32_t head = blockIdx.x, row = blockIdx.y, d = sizes.head_dim, i = threadIdx.x;
     const RowTokens tokens = tokens_of(sizes, pass, in, row);

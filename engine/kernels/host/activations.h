@@ -10,12 +10,13 @@ namespace STRATUM_ISA {
 
 // A quantised row, padded with zeros to whole supers.
 struct QuantisedRow {
-  static constexpr i64 kRecord = 704;  // bytes of a super
+  static constexpr i64 kRecord = 768;  // bytes of a super
   static constexpr i64 kRuns = 0;      // q, values 4 p .. 4 p + 3 in vector p
   static constexpr i64 kPlanes = 256;  // q, values 4 k + p
   static constexpr i64 kScales = 512;  // float d of each half
   static constexpr i64 kSums = 576;    // i32: minus the sum of q
   static constexpr i64 kTotals = 640;  // float: d times the sum of q
+  static constexpr i64 kBlocks = 704;  // i32: -128 times the sum of q of the half's block
   const u8* memory;
   static i64 bytes(i64 columns) { return ceil_div(columns, 256) * kRecord; }
 };
@@ -99,6 +100,9 @@ static inline void quantise_four(const float* x, i64 count, u8* record, i64 part
   _mm256_storeu_ps((float*)(record + QuantisedRow::kScales + part * 32), scales);
   _mm256_storeu_si256((__m256i*)(record + QuantisedRow::kSums + part * 32), sums);
   _mm256_storeu_ps((float*)(record + QuantisedRow::kTotals + part * 32), totals);
+  const __m256i blocks = _mm256_add_epi32(sums, _mm256_permute2x128_si256(sums, sums, 0x01));
+  _mm256_storeu_si256((__m256i*)(record + QuantisedRow::kBlocks + part * 32),
+                      _mm256_slli_epi32(blocks, 7));
 }
 
 STRATUM_COLD void quantise_row(const float* x, i64 columns, u8* memory) {
@@ -121,6 +125,10 @@ struct Activations {
   i64 columns;
   const float* floats(i64 row) const { return x + row * x_stride; }
   QuantisedRow quantised(i64 row) const { return {q + row * q_stride}; }
+  // Those from a row on.
+  Activations from(i64 row) const {
+    return {x + row * x_stride, x_stride, q == nullptr ? q : q + row * q_stride, q_stride, columns};
+  }
 };
 
 static inline Activations activations(const float* x, i64 stride, i64 columns) {

@@ -58,6 +58,7 @@ struct Matrix {
   i64 count;
   i64 row_bytes;
   i64 type;  // Format
+  const u8* tiles;  // the same weights for rows_product (rowtiles.h), or null
 };
 
 // Tables of the IQ formats: rows of 8 or 4 magnitudes as bytes (of IQ1: values -8, 0, 8), and the 8

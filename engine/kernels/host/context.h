@@ -43,8 +43,14 @@ class Scratch {
 };
 
 // Work below this many estimated nanoseconds stays on the calling thread: handing it out and
-// collecting it costs 2 to 10 microseconds.
-constexpr i64 kWorthSharing = 60000;
+// collecting it costs 1 to 2 microseconds while the workers wait for it, and 5 to 50 once they sleep.
+constexpr i64 kWorthSharing = 10000;
+constexpr i64 kWorthWaking = 40000;
+
+static inline bool is_worth_sharing(const Context* context, i64 estimated_ns) {
+  return estimated_ns >= kWorthWaking ||
+         (estimated_ns >= kWorthSharing && pool_is_awake(context->pool));
+}
 
 // Calls f(item, thread) for every item, on all threads when the estimated time is worth it.
 template <class F>
@@ -52,7 +58,7 @@ static inline void parallel(Context* context, i64 items, i64 estimated_ns, const
   const Work work = [](void* argument, i64 item, i64 thread) {
     (*(const F*)argument)(item, thread);
   };
-  if (estimated_ns < kWorthSharing || items < 2) {
+  if (items < 2 || !is_worth_sharing(context, estimated_ns)) {
     for (i64 item = 0; item < items; ++item) work((void*)&f, item, 0);
   } else {
     pool_run(context->pool, items, estimated_ns, work, (void*)&f);

@@ -98,21 +98,41 @@ static inline void with_source(i64 type, const F& f) {
   }
 }
 
+// Eight codes as floats.
+template <bool kBytesAreSigned>
+static inline __m256 eight_codes(__m128i codes) {
+  return _mm256_cvtepi32_ps(kBytesAreSigned ? _mm256_cvtepi8_epi32(codes)
+                                            : _mm256_cvtepu8_epi32(codes));
+}
+
 // The values of a decoded row.
 template <class Source>
 static inline void decoded_to_floats(const u8* row, i64 columns, float* out) {
   constexpr int kMinus = Source::kOffset < 0 ? 0 : 1 << (Source::kOffset & 15);
   constexpr bool kBytesAreSigned = Source::kSigned && Source::kOffset < 0;
+  const __m256 minus = _mm256_set1_ps((float)kMinus);
+  STRATUM_ROLLED
   for (i64 half = 0; half < columns / 16; ++half) {
     const u8* record = row + half / 16 * DecodedRow::kRecord;
     const i64 lane = lane_of(half % 16);
-    const float scale = ((const float*)(record + DecodedRow::kScales))[lane];
-    float minimum = 0.0f;
-    if (Source::kMins) minimum = ((const float*)(record + DecodedRow::kMins))[lane];
-    for (i64 j = 0; j < 16; ++j) {
-      const i64 at = Source::kPlanes ? j % 4 * 64 + lane * 4 + j / 4 : j / 4 * 64 + lane * 4 + j % 4;
-      const int code = kBytesAreSigned ? (int)(i8)record[at] : (int)record[at] - kMinus;
-      out[half * 16 + j] = scale * (float)code + minimum;
+    const __m256 scale = _mm256_set1_ps(((const float*)(record + DecodedRow::kScales))[lane]);
+    i32 words[4];
+    STRATUM_UNROLLED
+    for (int v = 0; v < 4; ++v) __builtin_memcpy(words + v, record + v * 64 + lane * 4, 4);
+    __m128i codes = _mm_setr_epi32(words[0], words[1], words[2], words[3]);
+    if constexpr (Source::kPlanes) {
+      const __m128i turned = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+      codes = _mm_shuffle_epi8(codes, turned);
+    }
+    STRATUM_UNROLLED
+    for (int part = 0; part < 2; ++part) {
+      const __m256 code = eight_codes<kBytesAreSigned>(part ? _mm_srli_si128(codes, 8) : codes);
+      __m256 value = _mm256_mul_ps(scale, _mm256_sub_ps(code, minus));
+      if constexpr (Source::kMins) {
+        const float minimum = ((const float*)(record + DecodedRow::kMins))[lane];
+        value = _mm256_add_ps(value, _mm256_set1_ps(minimum));
+      }
+      _mm256_storeu_ps(out + half * 16 + part * 8, value);
     }
   }
 }

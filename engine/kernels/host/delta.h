@@ -137,26 +137,33 @@ static inline void delta_update(const float* from, i64 from_stride, float* to, i
 }
 
 constexpr i64 kFewTokens = 4;
+constexpr i64 kSmallHead = 64;  // its state stays in the first-level cache whatever the tokens
 
-// A few tokens for N vectors of columns from `start` on: the first one carries the state from one half of
-// the pool to the other in memory order, without a copy; the others find it in the cache.
+// Tokens for N vectors of columns from `start` on: the first one carries the state from one half of the
+// pool to the other in memory order, without a copy; the others find it in the cache. With up to four
+// vectors there are registers for a step to predict for the next token too.
 template <int N>
 static inline void delta_columns(const DeltaRows& rows, i64 d, i64 head, i64 k_head, i64 start,
                                  const float* from, float* to) {
+  constexpr bool kAhead = W == 16 && N <= 4;
+  ColumnSums<N> predicted;
   for (i64 r = 0; r < rows.count; ++r) {
     const i64 gate = r * rows.gate_stride + head;
     const float* before = (r == 0 ? from : to) + start;
     const float* k = rows.k + r * rows.k_stride + k_head * d;
+    const float* q = rows.q == nullptr ? nullptr : rows.q + r * rows.q_stride + k_head * d;
+    float* out = rows.out == nullptr ? nullptr : rows.out + r * rows.out_stride + head * d + start;
     const Vec keep = set1(exp1(rows.decay[gate]));
-    ColumnSums<N> predicted;
     Vec change[N];
-    delta_predict<N>(before, d, d, k, &predicted);
+    if (!kAhead || r == 0) delta_predict<N>(before, d, d, k, &predicted);
     delta_change<N>(predicted, rows.v + r * rows.v_stride + head * d + start, keep, rows.beta[gate],
                     change);
-    delta_update<N, false>(
-        before, d, to + start, d, d, k,
-        rows.q == nullptr ? nullptr : rows.q + r * rows.q_stride + k_head * d, nullptr, keep, change,
-        rows.out == nullptr ? nullptr : rows.out + r * rows.out_stride + head * d + start, &predicted);
+    if (kAhead && r + 1 < rows.count) {
+      delta_update<N, kAhead>(before, d, to + start, d, d, k, q, k + rows.k_stride, keep, change, out,
+                              &predicted);
+    } else {
+      delta_update<N, false>(before, d, to + start, d, d, k, q, nullptr, keep, change, out, &predicted);
+    }
   }
 }
 
@@ -168,7 +175,7 @@ static inline void delta_head(const Delta* w, i64 head, const DeltaRows& rows, c
   float* value = memory + d * kStateTile;
   float* result = value + kStateTile;
   i64 start = 0;
-  if (rows.count <= kFewTokens) {
+  if (rows.count <= kFewTokens || (W == 16 && d <= kSmallHead)) {
     constexpr int kWide = W == 16 ? 8 : 4;  // vectors whose sums fit into registers
     for (; start + kWide * W <= d; start += kWide * W) {
       delta_columns<kWide>(rows, d, head, k_head, start, from, to);

@@ -133,7 +133,8 @@ static inline void each_expert_tile(Context* c, const ExpertCall& call, const Ma
   const Grouping& g = call.group;
   const i64 each = tile_rows(m->columns * factor, ceil_div(pairs, most(1, g.active)));
   const i64 tiles = ceil_div(m->rows, each);
-  parallel(c, g.active * tiles, factor * product_ns(m->rows, m->columns, pairs),
+  const i64 ns = product_ns(m, pairs) + (g.active - 1) * product_ns(m, 0);
+  parallel(c, g.active * tiles, factor * ns,
            [&](i64 item, i64 thread) {
              const i64 a = item / tiles, from = item % tiles * each;
              f(a, from, least(m->rows, from + each), call.decode.of(thread));

@@ -80,10 +80,14 @@ STRATUM_OPERATION i32 hc_combine(Context* c, Object streams, Object inject_objec
   return kOk;
 }
 
+// Rows of a power of two of floats would all lie in the same few sets of a cache.
+constexpr i64 kStridePad = 16;
+
 // The arrays of one hc_mix call.
 struct Mix {
   const HyperConnection* w;
   i64 rows;
+  i64 stride;      // floats from row to row of normed and gates
   float* normed;   // [R, hc, H]
   float* low;      // [R, r]
   float* raw;      // [R, hc]: inject @ n
@@ -98,9 +102,9 @@ static inline void mix_norm(const Mix& m, const float* streams, i64 r) {
   const i64 width = m.w->streams * m.w->hidden;
   for (i64 s = 0; s < m.w->streams; ++s) {
     rms_row(streams + s * m.w->hidden, m.w->norm + s * m.w->hidden, m.w->hidden, (float)m.w->eps,
-            m.normed + r * width + s * m.w->hidden);
+            m.normed + r * m.stride + s * m.w->hidden);
   }
-  if (m.n_quantised) quantise_row(m.normed + r * width, width, m.n.q + r * m.n.q_stride);
+  if (m.n_quantised) quantise_row(m.normed + r * m.stride, width, m.n.q + r * m.n.q_stride);
 }
 
 static inline void mix_low(const Mix& m, i64 r) {
@@ -115,9 +119,9 @@ static inline void mix_low(const Mix& m, i64 r) {
 
 // Columns from .. to-1 of x.
 static inline void mix_columns(const Mix& m, i64 r, i64 from, i64 to, float* x) {
-  const i64 hidden = m.w->hidden, width = m.w->streams * hidden;
+  const i64 hidden = m.w->hidden;
   const Vec share = set1((float)m.w->streams);
-  const float *normed = m.normed + r * width, *gates = m.gates + r * width;
+  const float *normed = m.normed + r * m.stride, *gates = m.gates + r * m.stride;
   each_vector(to - from, [&](i64 i, auto lanes) {
     Vec total = zero();
     for (i64 s = 0; s < m.w->streams; ++s) {
@@ -137,27 +141,54 @@ static inline void mix_inject(const Mix& m, i64 r, float* inject) {
 
 constexpr i64 kColumnBlock = 16;
 
+// Gates of V vectors of columns from `i` on, for R rows; V * R sums hide the latency of each.
+template <int V, int R>
+static inline void gates_of_columns(const Mix& m, i64 first, i64 i) {
+  const i64 rank = m.w->down->rows;
+  const float *low[R], *column[V];
+  Vec sums[R][V];
+  STRATUM_UNROLLED
+  for (int r = 0; r < R; ++r) {
+    low[r] = m.low + (first + r) * rank;
+    STRATUM_UNROLLED
+    for (int v = 0; v < V; ++v) sums[r][v] = zero();
+  }
+  STRATUM_UNROLLED
+  for (int v = 0; v < V; ++v) {
+    const i64 at = i + v * W;
+    column[v] = m.w->up_columns + at / kColumnBlock * kColumnBlock * rank + at % kColumnBlock;
+  }
+  STRATUM_ROLLED
+  for (i64 k = 0; k < rank; ++k) {
+    Vec weights[V];
+    STRATUM_UNROLLED
+    for (int v = 0; v < V; ++v) weights[v] = load(column[v] + k * kColumnBlock, Full{});
+    STRATUM_UNROLLED
+    for (int r = 0; r < R; ++r) {
+      const Vec by = set1(low[r][k]);
+      STRATUM_UNROLLED
+      for (int v = 0; v < V; ++v) sums[r][v] = fma(by, weights[v], sums[r][v]);
+    }
+  }
+  STRATUM_UNROLLED
+  for (int r = 0; r < R; ++r) {
+    STRATUM_UNROLLED
+    for (int v = 0; v < V; ++v) {
+      store(m.gates + (first + r) * m.stride + i + v * W, sums[r][v], Full{});
+    }
+  }
+}
+
 // Gates `from .. to-1` (multiples of 16) of R rows by columns of the up projection: with a small rank,
 // sums across the lanes would cost more than the products.
 template <int R>
 static inline void gates_by_columns(const Mix& m, i64 first, i64 from, i64 to) {
-  const i64 width = m.w->streams * m.w->hidden, rank = m.w->down->rows;
-  const float* low[R];
-  for (int r = 0; r < R; ++r) low[r] = m.low + (first + r) * rank;
-  for (i64 i = from; i < to; i += W) {
-    const float* column = m.w->up_columns + i / kColumnBlock * kColumnBlock * rank + i % kColumnBlock;
-    Vec sums[R];
-    STRATUM_UNROLLED
-    for (int r = 0; r < R; ++r) sums[r] = zero();
-    STRATUM_ROLLED
-    for (i64 k = 0; k < rank; ++k, column += kColumnBlock) {
-      const Vec weights = load(column, Full{});
-      STRATUM_UNROLLED
-      for (int r = 0; r < R; ++r) sums[r] = fma(set1(low[r][k]), weights, sums[r]);
-    }
-    STRATUM_UNROLLED
-    for (int r = 0; r < R; ++r) store(m.gates + (first + r) * width + i, sums[r], Full{});
-  }
+  constexpr int V = R == 1 ? 4 : 2;
+  i64 i = from;
+  STRATUM_ROLLED
+  for (; i + V * W <= to; i += V * W) gates_of_columns<V, R>(m, first, i);
+  STRATUM_ROLLED
+  for (; i < to; i += W) gates_of_columns<1, R>(m, first, i);
 }
 
 // The up projection and the mix, in tiles of columns: each tile computes its gates of all streams.
@@ -165,9 +196,11 @@ static inline void mix_out(Context* c, const Mix& m, const RowsOf<float>& x,
                            const DecodeMemory& memory) {
   const HyperConnection* w = m.w;
   const i64 hidden = w->hidden, width = w->streams * hidden, rank = w->up->columns;
-  const Product up = product_of(w->up, &m.l, m.rows, m.gates, width);
+  Matrix matrix = *w->up;
+  if (hidden % RowTile::kRows) matrix.tiles = nullptr;  // streams begin inside of tiles
+  const Product up = product_of(&matrix, &m.l, m.rows, m.gates, m.stride);
   const i64 each = tile_rows(rank * w->streams, m.rows);
-  parallel(c, ceil_div(hidden, each), product_ns(width, rank + 64, m.rows), [&](i64 i, i64 thread) {
+  parallel(c, ceil_div(hidden, each), product_ns(width, rank + 64, m.rows, true), [&](i64 i, i64 thread) {
     const i64 from = i * each, to = least(hidden, from + each);
     for (i64 s = 0; s < w->streams; ++s) {
       const i64 start = s * hidden + from, stop = s * hidden + to;
@@ -181,6 +214,43 @@ static inline void mix_out(Context* c, const Mix& m, const RowsOf<float>& x,
     }
     for (i64 r = 0; r < m.rows; ++r) mix_columns(m, r, from, to, x.row(r));
   });
+}
+
+// Everything for a few rows, in the first-level cache: where the weights are small, and reading them
+// again for the next rows costs less than taking the rows through memory between the steps.
+static inline void mix_rows(const Mix& m, i64 first, i64 count, const RowsOf<float>& streams,
+                            const RowsOf<float>& x, float* inject, u8* memory) {
+  const HyperConnection* w = m.w;
+  const i64 width = w->streams * w->hidden, rank = w->down->rows;
+  for (i64 r = first; r < first + count; ++r) mix_norm(m, streams.row(r), r);
+  const Activations n = m.n.from(first), l = m.l.from(first);
+  product(product_of(w->down, &n, count, m.low + first * rank, rank), 0, rank, memory);
+  if (inject != nullptr) {
+    product(product_of(w->inject, &n, count, m.raw + first * w->streams, w->streams), 0, w->streams,
+            memory);
+  }
+  for (i64 r = first; r < first + count; ++r) mix_low(m, r);
+  if (w->up_columns == nullptr) {
+    product(product_of(w->up, &l, count, m.gates + first * m.stride, m.stride), 0, width, memory);
+  } else {
+    by_rows<4>(count, [&](i64 i, auto rows) {
+      gates_by_columns<decltype(rows)::value>(m, first + i, 0, width);
+    });
+  }
+  for (i64 r = first; r < first + count; ++r) {
+    mix_columns(m, r, 0, w->hidden, x.row(r));
+    if (inject != nullptr) mix_inject(m, r, inject);
+  }
+}
+
+constexpr i64 kMixedRows = 4;             // at a time
+constexpr i64 kSmallMixBytes = 512 << 10;  // of weights
+
+static inline bool is_small_mix(const HyperConnection* w) {
+  const i64 width = w->streams * w->hidden;
+  return w->down->rows * w->down->row_bytes +
+             (w->up_columns == nullptr ? width * w->up->row_bytes : width * w->up->columns * 4) <=
+         kSmallMixBytes;
 }
 
 STRATUM_OPERATION i32 hc_mix(Context* c, const HyperConnection* w, Object streams_object, Object x_object,
@@ -202,11 +272,12 @@ STRATUM_OPERATION i32 hc_mix(Context* c, const HyperConnection* w, Object stream
   Mix m;
   m.w = w;
   m.rows = x.rows;
-  m.normed = scratch.take<float>(x.rows * width);
-  m.gates = scratch.take<float>(x.rows * width);
+  m.stride = width + kStridePad;
+  m.normed = scratch.take<float>(x.rows * m.stride);
+  m.gates = scratch.take<float>(x.rows * m.stride);
   m.low = scratch.take<float>(x.rows * rank);
   m.raw = scratch.take<float>(x.rows * w->streams);
-  m.n = activations(m.normed, width, width);
+  m.n = activations(m.normed, m.stride, width);
   m.l = activations(m.low, rank, rank);
   m.n_quantised = !is_float(w->down->type) || (w->inject && !is_float(w->inject->type));
   m.l_quantised = !is_float(w->up->type);
@@ -217,6 +288,14 @@ STRATUM_OPERATION i32 hc_mix(Context* c, const HyperConnection* w, Object stream
   const DecodeMemory memory = take_decode_memory(c, &scratch, bytes);
   if (!scratch.ok()) return kOutOfMemory;
 
+  if (is_small_mix(w)) {
+    const i64 ns = product_ns(width, 2 * rank + 64, x.rows, true);
+    parallel(c, ceil_div(x.rows, kMixedRows), ns, [&](i64 item, i64 thread) {
+      const i64 first = item * kMixedRows;
+      mix_rows(m, first, least(kMixedRows, x.rows - first), streams, x, inject, memory.of(thread));
+    });
+    return kOk;
+  }
   parallel(c, x.rows, x.rows * width / 3, [&](i64 r, i64) { mix_norm(m, streams.row(r), r); });
   Product reads[2] = {product_of(w->down, &m.n, x.rows, m.low, rank), {}};
   if (w->inject) reads[1] = product_of(w->inject, &m.n, x.rows, m.raw, w->streams);

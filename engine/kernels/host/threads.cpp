@@ -182,6 +182,10 @@ void pool_destroy(Pool* pool) {
 
 i64 pool_threads(const Pool* pool) { return pool->num_threads; }
 
+bool pool_is_awake(const Pool* pool) {
+  return __atomic_load_n(&pool->sleeping, __ATOMIC_RELAXED) == 0;
+}
+
 i64 pool_pin(Pool* pool, const i64* cpus, i64 count) {
   i64 held = 0;
   for (i64 i = 1; i < pool->num_threads && i < count; ++i) {

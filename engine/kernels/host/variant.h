@@ -17,6 +17,7 @@
 
 const Operation STRATUM_TABLE[] = {
     STRATUM_ENTRY(matmul),
+    STRATUM_ENTRY(row_tiles),
     STRATUM_ENTRY(hc_mix),
     STRATUM_ENTRY(route),
     STRATUM_ENTRY(experts),

@@ -12,13 +12,12 @@ from engine.core.gguf_header import TensorInfo, read_model_header
 from engine.core.machine import Machine
 from engine.core.ngram_mode import (
     CACHE_BYTES,
-    CACHE_ROWS,
-    TABLE_NAME,
     NgramPlan,
     plan_ngram_table,
     reader_bytes,
     slow_drive_sentence,
 )
+from engine.core.ngram_numbers import CACHE_ROWS, TABLE_NAME
 from engine.core.placement import TABLE_PART, Tier, place_on_cpu
 
 GIB = 1 << 30

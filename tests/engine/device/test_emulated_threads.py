@@ -226,3 +226,12 @@ def test_blocks_that_a_card_refuses_are_refused(card: Card, threads: tuple[int, 
 
     with pytest.raises(DeviceError, match="cannot be launched with blocks of"):
         card.launch("add_to", threads, values, 1.0, ctypes.c_int32(4))
+
+
+def test_a_kernel_with_a_bound_is_refused_larger_blocks(card: Card) -> None:
+    out = card.up(np.zeros(96, np.int32))
+    card.launch("fill_bounded", 64, out)
+    assert card.down(out, 96, np.int32).sum() == 64
+
+    with pytest.raises(DeviceError, match=r"fill_bounded cannot be launched with blocks of \(96"):
+        card.launch("fill_bounded", 96, out)

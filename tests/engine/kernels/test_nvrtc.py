@@ -9,7 +9,7 @@ import pytest
 
 from engine.core.errors import ResourceError
 from engine.kernels import cuda_compile, nvrtc
-from engine.kernels.cubin import kernel_names
+from engine.kernels.cubin import MOST_THREADS, REGISTERS, kernel_names, thread_bounds
 from engine.kernels.cuda_compile import (
     ARCHITECTURES,
     MOST_SHARED_BYTES,
@@ -54,6 +54,7 @@ def test_kernels_of_the_emulators_tests_compile(
     assert sorted(found) == sorted(exported)
     assert found["sum_blocks"].shared_bytes == 32 * 4
     assert 4 <= found["sum_blocks"].registers <= 64
+    assert thread_bounds(image) == {"fill_bounded": 64}
 
 
 def test_names_in_ptx_are_found_too(compiler: Nvrtc, test_kernels: None) -> None:
@@ -99,6 +100,10 @@ def test_every_source_compiles_for_every_architecture(compiler: Nvrtc, name: str
         for item in taken:
             assert item.shared_bytes <= MOST_SHARED_BYTES, item
             assert item.spilled_bytes <= MOST_SPILLED_BYTES, item
+            # A card refuses a block whose registers do not fit; a kernel without a bound must fit
+            # with any number of threads. Registers are given out eight a thread.
+            threads = thread_bounds(image).get(item.kernel, MOST_THREADS)
+            assert -(-item.registers // 8) * 8 * threads <= REGISTERS, item
 
 
 def test_headers_are_found_through_headers_and_once(tmp_path: Path) -> None:

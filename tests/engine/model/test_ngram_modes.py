@@ -10,7 +10,8 @@ import pytest
 from engine.core.config import NgramMode, RunConfig
 from engine.core.errors import ModelFileError
 from engine.core.gguf_header import read_model_header
-from engine.core.ngram_mode import TABLE_NAME, NgramPlan
+from engine.core.ngram_mode import NgramPlan
+from engine.core.ngram_numbers import TABLE_NAME
 from engine.gguf.reader import GgufFile
 from engine.memory.ngram_table import NgramTable
 from engine.memory.ngram_table_modes import open_ngram_table

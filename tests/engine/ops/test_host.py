@@ -169,6 +169,19 @@ def test_a_row_has_the_same_bits_in_any_company_in_every_format(host: HostOps, g
         assert_same_bits(case.run(host, [count]), {"out0": alone["out0"][:count]})
 
 
+@pytest.mark.parametrize("shape", [(48, 256), (34, 128)], ids=["48 x 256", "34 x 128"])
+@pytest.mark.parametrize("ggml_type", sorted(HOST_FORMATS), ids=lambda t: t.name)
+def test_a_row_has_the_same_bits_in_any_company_of_a_small_matrix(host, ggml_type, shape):
+    # Small matrices lie a second time, in an order of their own, and eight rows are taken at a time.
+    rows, columns = shape
+    if columns % ggml_type.block_values:
+        pytest.skip("a row of this format has 256 values at least")
+    case = MatmulCase([ggml_type], [rows], columns, num_rows=40)
+    alone = case.run(host, [1] * 40)
+    for count in (*range(1, 18), 40):
+        assert_same_bits(case.run(host, [count]), {"out0": alone["out0"][:count]})
+
+
 @pytest.mark.parametrize("ggml_type", sorted(HOST_FORMATS), ids=lambda t: t.name)
 def test_rows_of_a_table_are_read_as_the_format_is_defined(host: HostOps, ggml_type: GgmlType):
     table = Inputs(7).tensor(ggml_type, 40, 768)

@@ -14,7 +14,8 @@ from engine.core.disk_reads import NGRAM_TABLE
 from engine.core.drive_speed import DriveSpeed
 from engine.core.errors import ModelFileError, ResourceError
 from engine.core.gguf_header import ModelHeader, read_model_header
-from engine.core.ngram_mode import TABLE_NAME, NgramPlan
+from engine.core.ngram_mode import NgramPlan
+from engine.core.ngram_numbers import TABLE_NAME
 from engine.decode.generate import generate
 from engine.gguf.reader import Tensor
 from engine.memory import ngram_table_modes

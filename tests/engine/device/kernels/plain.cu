@@ -178,3 +178,6 @@ KERNEL(sum_warp)(const float* values, float* out, int32_t* integers) {
     integers[threadIdx.x] = warp_sum(static_cast<int32_t>(threadIdx.x));
 }
 EXPORT(sum_warp)
+
+KERNEL_BOUNDED(fill_bounded, 64)(int32_t* out) { out[threadIdx.x] = 1; }
+EXPORT(fill_bounded)

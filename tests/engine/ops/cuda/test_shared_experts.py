@@ -114,6 +114,18 @@ def test_the_cache_follows_what_is_used_and_answers_stay_the_same():
     assert memory.cache.hits > memory.cache.misses
 
 
+def test_the_hosts_times_grow_with_the_layers_that_it_shares():
+    model = load(CudaSettings(cache_bytes=0))
+    times = ops_of(model).moe_work.times
+    decoded(model, 4)
+    layers = 4 * (NUM_TOKENS // 4 + 1)  # one pass more: it is recorded
+    assert times.num_layers == layers
+    assert times.computed_s > 0
+    whole = load(CudaSettings())
+    decoded(whole, 4)
+    assert ops_of(whole).moe_work.times.num_layers == 0
+
+
 def test_memory_can_be_given_back_and_taken_again_between_passes():
     model = load(CudaSettings(pcie_frac=1.0))
     ops, device = ops_of(model), ops_of(model).device
