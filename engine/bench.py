@@ -152,11 +152,11 @@ def context_bytes_per_token(model: ModelConfig, kv_type: KvType, context: int) -
     Delta states are read and written; attention reads the keys and values of the chosen blocks and
     of the unfinished one, and the pooled index key of every block.
     """
-    item = 2 if kv_type is KvType.F16 else 4
     blocks = context // model.block_ratio
     tokens = min(blocks, model.top_blocks) * model.block_ratio + context % model.block_ratio
-    keys_and_values = 2 * tokens * model.num_kv_heads * model.head_dim * item
-    index = blocks * model.index_dim * item if blocks > model.top_blocks else 0
+    per_head = model.head_dim * kv_type.value_bytes + kv_type.scale_bytes
+    keys_and_values = 2 * tokens * model.num_kv_heads * per_head
+    index = blocks * model.index_dim * kv_type.index_bytes if blocks > model.top_blocks else 0
     state = 2 * 4 * model.delta_num_v_heads * model.delta_head_dim**2
     return sum(
         state if kind is LayerKind.DELTA else keys_and_values + index for kind in model.layer_kinds

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from engine.core.catalog import Catalog, CatalogModel
 from engine.core.config import RunConfig
 from engine.core.gguf_header import ModelHeader
-from engine.core.kv_type import KvType
 from engine.core.placement import (
     COPIED_EXPERTS,
     EXPERTS,
@@ -91,8 +90,10 @@ def numbers_of_catalog(
     shape = family.shape
     mtp = family.mtp
     checkpoint = catalog.mtp_checkpoints.get(mtp.checkpoint or "") if mtp is not None else None
-    per_token = 2 * shape.kv_heads * shape.head_size + shape.index_key_size
-    per_token += shape.index_key_size // max(shape.block_ratio, 1)
+    kv_type = config.kv_type
+    per_token = 2 * shape.kv_heads * (shape.head_size * kv_type.value_bytes + kv_type.scale_bytes)
+    index_keys = shape.index_key_size + shape.index_key_size // max(shape.block_ratio, 1)
+    per_token += index_keys * kv_type.index_bytes
     rows = config.prompt_chunk * shape.hidden_size
     dense = model.needs.dense_bytes
     embedding = int(shape.vocab_size * shape.hidden_size * _EMBEDDING_BYTES)
@@ -105,7 +106,7 @@ def numbers_of_catalog(
         dense_bytes=dense - embedding,
         row_bytes=model.needs.ngram_bytes + embedding,
         mtp_bytes=checkpoint.file_bytes if checkpoint is not None else 0,
-        kv_token_bytes=_item_bytes(config.kv_type) * per_token * shape.kv_layers,
+        kv_token_bytes=per_token * shape.kv_layers,
         state_bytes=_STATE_BYTES_PER_WEIGHT * shape.layers * shape.hidden_size**2,
         parallel=config.parallel,
         workspace_bytes=4 * (_WORKSPACE_VALUES * rows + logits),
@@ -146,7 +147,3 @@ def numbers_of_header(header: ModelHeader, config: RunConfig | None = None) -> M
         vocabulary_bytes=vocabulary_bytes(model.vocab_size),
         trained_context=model.context_length,
     )
-
-
-def _item_bytes(kv_type: KvType) -> int:
-    return 2 if kv_type is KvType.F16 else 4

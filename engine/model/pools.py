@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.core.errors import ConfigError
 from engine.core.kv_type import KvType
 from engine.core.model_config import ModelConfig, PleConfig
 from engine.model.limits import ModelLimits
@@ -37,15 +38,29 @@ def ple_pool(config: ModelConfig, ple: PleConfig, limits: ModelLimits, ops: Ops)
 
 
 def kv_pool(config: ModelConfig, limits: ModelLimits, ops: Ops) -> KvPool:
-    """Key/value pages of one attention layer."""
-    dtype = np.float16 if limits.kv_type is KvType.F16 else np.float32
+    """Key/value pages of one attention layer.
+
+    Raises:
+        ConfigError: these operations cannot compute with the number format.
+    """
+    kind = limits.kv_type
+    if kind not in ops.kv_types:
+        raise ConfigError(
+            f"Keys and values in the format {kind.value} need a graphics card that computes; choose "
+            "another one (setting: kv_type).",
+            code="kv_type_needs_card",
+        )
+    index_type = np.float32 if kind is KvType.F32 else np.float16
+    dtype = np.int8 if kind is KvType.I8 else index_type
     ratio = config.block_ratio
     pages, size = limits.num_pages(ratio), limits.page_size(ratio)
     heads = (pages, size, config.num_kv_heads, config.head_dim)
     return KvPool(
         keys=ops.zeros(heads, dtype),
         values=ops.zeros(heads, dtype),
-        index_raw=ops.zeros((pages, size, config.index_dim), dtype),
-        index_pooled=ops.zeros((pages, size // ratio, config.index_dim), dtype),
+        index_raw=ops.zeros((pages, size, config.index_dim), index_type),
+        index_pooled=ops.zeros((pages, size // ratio, config.index_dim), index_type),
         page_tokens=size,
+        key_scales=ops.zeros(heads[:3]) if kind is KvType.I8 else None,
+        value_scales=ops.zeros(heads[:3]) if kind is KvType.I8 else None,
     )

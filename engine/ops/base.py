@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.kv_type import KvType
 from engine.gguf.reader import Tensor
 from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.plan import PassPlan
@@ -82,6 +83,7 @@ class Ops(ABC):
     """One implementation of all operations. R rows, H hidden size, hc streams, V vocabulary."""
 
     name: str
+    kv_types = frozenset({KvType.F16, KvType.F32})  # of keys and values that they can read
 
     # -- weights ---------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from engine.core.errors import ModelFileError
 from engine.core.ggml_types import GgmlType
+from engine.core.kv_type import KvType
 from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
 from engine.device.base import Device, Stream
 from engine.gguf.reader import Tensor
@@ -64,6 +65,7 @@ class CudaOps(Ops):
     """
 
     name = "cuda"
+    kv_types = frozenset(KvType)
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ only the first n re-runs n cheap steps from the saved window (spec section 6, ro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,3 +60,9 @@ class KvPool:
     # Of int8 keys and values, which stand for scale * number; index keys are float16 then.
     key_scales: FloatArray | None = None  # (pages, page_tokens, num_kv_heads)
     value_scales: FloatArray | None = None  # (pages, page_tokens, num_kv_heads)
+
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """All arrays of pages, in a constant order."""
+        arrays = [self.keys, self.values, self.index_raw, self.index_pooled]
+        scales = (self.key_scales, self.value_scales)
+        return [*arrays, *(array for array in scales if array is not None)]

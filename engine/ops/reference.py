@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.ggml_types import GgmlType
+from engine.core.kv_type import KvType
 from engine.gguf.blocks import dequantise
 from engine.gguf.reader import Tensor
 from engine.ops.base import FloatArray, IntArray, Limits, Ops
@@ -102,6 +103,7 @@ class ReferenceOps(Ops):
     """The contract of `base.py` in numpy."""
 
     name = "reference"
+    kv_types = frozenset(KvType)
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits

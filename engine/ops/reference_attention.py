@@ -7,12 +7,14 @@ import numpy.typing as npt
 
 from engine.ops.base import FloatArray, IntArray
 from engine.ops.plan import PassPlan
-from engine.ops.pools import KvPool
+from engine.ops.pools import KeyArray, KvPool
 from engine.ops.reference_math import rms, rotate, sigmoid
 from engine.ops.weights import AttentionWeights
 
 Float64Array = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
+
+_INT8_TOP = np.float32(127)
 
 
 def append_keys(
@@ -30,8 +32,9 @@ def append_keys(
         position = int(plan.positions[r])
         page, at = pages[position // pool.page_tokens], position % pool.page_tokens
         normed = rms(k[r].reshape(nkv, hd), weights.k_norm, weights.eps)
-        pool.keys[page, at] = rotate(normed, plan.rope_cos[r], plan.rope_sin[r])
-        pool.values[page, at] = v[r].reshape(nkv, hd)
+        key = rotate(normed, plan.rope_cos[r], plan.rope_sin[r])
+        _store(pool.keys, pool.key_scales, (page, at), key)
+        _store(pool.values, pool.value_scales, (page, at), v[r].reshape(nkv, hd))
         pool.index_raw[page, at] = index_k[r]
         if position % ratio == ratio - 1:  # the row completes a block, which lies in this page
             raw = pool.index_raw[page, at - ratio + 1 : at + 1].astype(np.float64)
@@ -53,6 +56,10 @@ def attend(
     nh, nkv, hd = weights.num_heads, weights.num_kv_heads, weights.head_dim
     keys = pool.keys.reshape(-1, nkv, hd)  # (pages * page_tokens, nkv, hd)
     values = pool.values.reshape(-1, nkv, hd)
+    key_scales, value_scales = (
+        None if scales is None else scales.reshape(-1, nkv)
+        for scales in (pool.key_scales, pool.value_scales)
+    )
     for r in range(plan.num_rows):
         pages = plan.page_table[plan.row_seq[r]]
         num_seen = int(plan.positions[r]) + 1
@@ -72,12 +79,36 @@ def attend(
         q_and_gate = q[r].reshape(nh, 2, hd)
         head_q = rotate(rms(q_and_gate[:, 0], weights.q_norm, weights.eps), cos, sin)
         grouped = head_q.reshape(nkv, nh // nkv, hd)
-        seen_keys = keys[places].astype(np.float64)  # (n, nkv, hd)
+        seen_keys = _load(keys, key_scales, places)  # (n, nkv, hd)
         scores = np.einsum("ghd,ngd->ghn", grouped, seen_keys) / np.sqrt(hd)
         p = np.exp(scores - scores.max(axis=-1, keepdims=True))
         p /= p.sum(axis=-1, keepdims=True)
-        mixed = np.einsum("ghn,ngd->ghd", p, values[places].astype(np.float64))
+        mixed = np.einsum("ghn,ngd->ghd", p, _load(values, value_scales, places))
         out[r] = (mixed.reshape(nh, hd) * sigmoid(q_and_gate[:, 1])).reshape(-1)
+
+
+def _store(
+    cache: KeyArray,
+    scales: npt.NDArray[np.float32] | None,
+    place: tuple[int, int],
+    rows: Float64Array | npt.NDArray[np.float32],
+) -> None:
+    """Heads `[nkv, hd]` of a position; int8 with a scale for each head, else as they are."""
+    if scales is None:
+        cache[place] = rows
+        return
+    largest = np.abs(rows).max(axis=-1).astype(np.float32)  # (nkv,)
+    inverse = np.divide(_INT8_TOP, largest, out=np.zeros_like(largest), where=largest > 0)
+    cache[place] = np.rint(rows * inverse[:, None])
+    scales[place] = largest / _INT8_TOP
+
+
+def _load(
+    cache: KeyArray, scales: npt.NDArray[np.float32] | None, places: IndexArray
+) -> Float64Array:
+    """Heads `[n, nkv, hd]` of these places."""
+    numbers = cache[places].astype(np.float64)
+    return numbers if scales is None else numbers * scales[places][:, :, None]
 
 
 def _select_blocks(

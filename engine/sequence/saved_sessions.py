@@ -312,11 +312,7 @@ def _state_bytes(store: StateStore) -> int:
 
 def _page_arrays(store: StateStore, page: int) -> list[Array]:
     """Views of what all layers hold of a page."""
-    return [
-        array[page]
-        for pool in store.kv
-        for array in (pool.keys, pool.values, pool.index_raw, pool.index_pooled)
-    ]
+    return [array[page] for pool in store.kv for array in pool.arrays()]
 
 
 def _write(file: BinaryIO, arrays: Sequence[Array]) -> None:

@@ -68,11 +68,7 @@ class StateStore:
     @property
     def page_bytes(self) -> int:
         """Memory of one page in all layers."""
-        return sum(
-            array[0].nbytes
-            for pool in self.kv
-            for array in (pool.keys, pool.values, pool.index_raw, pool.index_pooled)
-        )
+        return sum(array[0].nbytes for pool in self.kv for array in pool.arrays())
 
     def forget_free_pages(self) -> int:
         """Give memory of pages that nobody holds back to the system: how many bytes."""
@@ -88,10 +84,8 @@ class StateStore:
         """Copy pages in every layer: (from, to) pairs."""
         for source, target in copies:
             for pool in self.kv:
-                pool.keys[target] = pool.keys[source]
-                pool.values[target] = pool.values[source]
-                pool.index_raw[target] = pool.index_raw[source]
-                pool.index_pooled[target] = pool.index_pooled[source]
+                for array in pool.arrays():
+                    array[target] = array[source]
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.core.errors import ConfigError
 from engine.core.model_config import LayerKind
 from engine.device.array import host_copy
 from engine.model.trunk import Model
@@ -20,6 +21,7 @@ from tests.support.golden import (
     bound,
     forward,
     load_golden,
+    mean_kl,
     run_tokens,
 )
 
@@ -210,3 +212,19 @@ def test_half_precision_caches_stay_close_to_the_golden_logits(ops_name):
     logits = run_tokens(model, model.new_sequence(), golden["tokens"], chunk=64)
     # A rounded index key may flip a block, which moves single positions by up to 0.2.
     assert np.quantile(np.abs(logits - golden["logits"]).max(axis=1), 0.95) < 2e-2
+
+
+@pytest.mark.parametrize("ops_name", ["reference", "plain"])
+@pytest.mark.parametrize("case", FLOAT_CASES)
+def test_int8_caches_stay_close_to_the_golden_logits(case, ops_name):
+    golden = arrays(case)
+    model = load_golden(case, ops_name, kv_type="i8")
+    logits = run_tokens(model, model.new_sequence(), golden["tokens"], chunk=64)
+    # Numbers move by up to 0.4 % of a head's largest, and what they move may move a block's choice.
+    assert mean_kl(golden["logits"], logits) < 1e-3
+    assert (logits.argmax(axis=1) == golden["logits"].argmax(axis=1)).mean() >= 0.95
+
+
+def test_int8_caches_are_refused_by_operations_that_cannot_read_them():
+    with pytest.raises(ConfigError, match="need a graphics card"):
+        load_golden("full", "host", kv_type="i8")

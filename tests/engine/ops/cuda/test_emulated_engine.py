@@ -19,6 +19,7 @@ from engine.model.mtp import DraftEntry
 from engine.model.trunk import Model
 from engine.ops.cuda import CudaOps
 from engine.ops.cuda_settings import CudaSettings
+from engine.ops.reference import ReferenceOps
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from engine.sequence.state import SequenceState
 from tests.support.golden import (
@@ -207,3 +208,19 @@ def test_the_trunk_feeds_the_head_and_chained_drafts_are_the_golden_ones():
             fed_back = result.streams[-1:].copy()
             result = model.mtp.forward([DraftEntry(sequence, fed_back, [drafted])])
         sequence.truncate_mtp(done)
+
+
+@pytest.mark.parametrize("case", [SMALL, pytest.param("full", marks=slow)])
+def test_int8_caches_give_what_the_references_give(case):
+    limits = golden_limits(max_rows=64, kv_type="i8")
+    logits = []
+    for ops in (CudaOps(limits.for_ops(), EmulatedDevice(1 << 29)), ReferenceOps(limits.for_ops())):
+        model = Model.load(model_file(case), ops, limits)
+        sequence = model.new_sequence()
+        logits.append(run_tokens(model, sequence, tokens_of(case, 60), 50))
+        again = model.new_sequence()
+        again.restore(sequence.snapshot())
+        last = [forward(model, one, [7, 8, 9]).logits.copy() for one in (sequence, again)]
+        np.testing.assert_array_equal(*last)
+        ops.close()
+    assert_logits("emulated", case, logits[0], logits[1])
