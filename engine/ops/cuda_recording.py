@@ -99,6 +99,10 @@ class CudaRecording(Recording):
     def run(self, first: int, stop: int) -> None:
         """Run parts."""
         if self._made_in != self._generation():
+            if first:  # amid a pass, of which making would compute the beginning again
+                for part in self._parts[first:stop]:
+                    part()
+                return
             self._make()
         for step in self._list[self._starts[first] : self._starts[stop]]:
             step()

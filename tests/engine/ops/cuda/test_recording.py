@@ -1,0 +1,110 @@
+"""Recordings of a card's work with host steps between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.ops.cuda_recording import CudaRecording, Steps
+from engine.ops.cuda_settings import CudaSettings
+from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
+from tests.engine.ops.cuda.test_shared_experts import load, ops_of
+from tests.support.golden import arrays
+from tests.support.plain_device import PlainStream
+
+
+class Log:
+    """Parts that write down what is done, on the card (`c`) and on the host (`h`)."""
+
+    def __init__(self) -> None:
+        self.stream = PlainStream()
+        self.steps = Steps(self.stream)
+        self.done: list[str] = []
+        self.generation = 0
+
+    def part(self, name: str, *, has_host: bool) -> None:
+        self.stream.call(lambda: self.done.append(f"c{name}"))
+        if has_host:
+            self.steps.host(lambda: self.done.append(f"h{name}"))
+            self.stream.call(lambda: self.done.append(f"C{name}"))
+
+    def record(self) -> CudaRecording:
+        parts = [
+            lambda: self.part("0", has_host=True),
+            lambda: self.part("1", has_host=False),
+            lambda: self.part("2", has_host=True),
+        ]
+        return CudaRecording(self.steps, parts, (), lambda: self.generation)
+
+
+def test_host_steps_keep_their_place_between_what_the_card_does():
+    log = Log()
+    recording = log.record()
+    recording.run(0, 3)
+    log.done.clear()  # the first run was done twice: once to make it
+    recording.run(0, 3)
+    assert log.done == ["c0", "h0", "C0", "c1", "c2", "h2", "C2"]
+
+
+def test_parts_can_be_run_one_after_the_other():
+    log = Log()
+    recording = log.record()
+    recording.run(0, 1)
+    log.done.clear()
+    recording.run(1, 2)
+    assert log.done == ["c1"]
+    recording.run(2, 3)
+    assert log.done == ["c1", "c2", "h2", "C2"]
+
+
+def test_what_has_moved_amid_a_pass_is_called_and_made_again_with_the_next_pass():
+    log = Log()
+    recording = log.record()
+    recording.run(0, 1)
+    log.done.clear()
+    log.generation += 1
+    recording.run(1, 3)
+    assert log.done == ["c1", "c2", "h2", "C2"]
+    log.done.clear()
+    recording.run(0, 3)
+    assert log.done == ["c0", "h0", "C0", "c1", "c2", "h2", "C2"] * 2
+
+
+def test_a_part_that_fails_while_it_is_recorded_leaves_the_stream_usable():
+    log = Log()
+
+    def fails() -> None:
+        log.part("0", has_host=False)
+        if log.steps.are_kept:
+            raise ValueError("no")
+
+    recording = CudaRecording(log.steps, [fails], (), lambda: 0)
+    with pytest.raises(ValueError, match="no"):
+        recording.run(0, 1)
+    log.done.clear()
+    log.part("1", has_host=True)
+    assert log.done == ["c1", "h1", "C1"]
+
+
+def test_memory_that_is_given_back_while_a_window_is_left_open_changes_nothing(monkeypatch):
+    monkeypatch.setattr("engine.model.passes.STEP_S", 0.0)  # windows stop after each layer
+    model = load(CudaSettings(pcie_frac=1.0))
+    tokens = arrays("full")["tokens"][:8].tolist()
+
+    def run(*, disturbed: bool) -> np.ndarray:
+        sequence = model.new_sequence()
+        entry = BatchEntry(sequence, tokens, LogitsWanted.ALL)
+        layers = model.layers(Batch([entry]))
+        for layer in range(4):
+            assert next(layers) == layer
+            if disturbed and layer == 1:
+                ops_of(model).give_back()
+        with pytest.raises(StopIteration) as end:
+            next(layers)
+        logits: np.ndarray = end.value.value.logits.copy()
+        sequence.release()
+        return logits
+
+    run(disturbed=False)  # records
+    wanted = run(disturbed=False)
+    np.testing.assert_array_equal(run(disturbed=True), wanted)
