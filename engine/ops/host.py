@@ -24,6 +24,7 @@ from engine.ops.base import FloatArray, IntArray, Limits, Ops, no_kernel_message
 from engine.ops.host_codebooks import set_codebooks
 from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.host_recording import RecordedCalls, Recorder
+from engine.ops.host_replay import HostRecording
 from engine.ops.host_structs import (
     HostMatrix,
     HostRowTable,
@@ -81,18 +82,6 @@ def _address(matrix: Matrix) -> int:
     return matrix.address
 
 
-class HostRecording(Recording):
-    """A recording that the library runs; it keeps its operations alive."""
-
-    def __init__(self, ops: HostOps, calls: RecordedCalls) -> None:
-        self._ops = ops
-        self._calls = calls
-
-    def run(self, first: int, stop: int) -> None:
-        """Run parts in one call."""
-        self._ops.run_recorded(self._calls, first, stop)
-
-
 class HostOps(Ops):
     """The operations of one engine, with its own worker threads; for one calling thread at a time.
 
@@ -114,7 +103,7 @@ class HostOps(Ops):
             ConfigError: no variant has this name.
             ResourceError: this machine cannot run the kernels.
         """
-        self._context = 0
+        self._context = self._lone_context = 0
         self._library = load_library()
         self.isa = choose_variant(self._library, isa)
         self._context = self._library.create(
@@ -189,11 +178,16 @@ class HostOps(Ops):
             self._bind(self._functions)
         return HostRecording(self, recorder.finish(keep))
 
-    def run_recorded(self, calls: RecordedCalls, first: int, stop: int) -> None:
-        """Run parts of a recording; for `HostRecording`."""
+    def run_recorded(
+        self, calls: RecordedCalls, first: int, stop: int, *, is_alone: bool = False
+    ) -> None:
+        """Run parts of a recording, on the calling thread alone or on all; for `HostRecording`."""
         if not self._context:
             raise RuntimeError("the operations of this recording are closed")
-        status, operation = calls.run(first, stop, self._run_calls)
+        if is_alone and not self._lone_context:
+            self._lone_context = self._library.create(1, object.__basicsize__)
+        run_calls = self._run_alone if is_alone else self._run_calls
+        status, operation = calls.run(first, stop, run_calls)
         if status:
             self._fail(status, operation)
 
@@ -206,11 +200,18 @@ class HostOps(Ops):
         status = self._library.replay(self._context, address, count, ctypes.addressof(failed))
         return status, failed.value
 
+    def _run_alone(self, address: int, count: int) -> tuple[int, int]:
+        failed = self._failed
+        status = self._library.replay(self._lone_context, address, count, ctypes.addressof(failed))
+        return status, failed.value
+
     def close(self) -> None:
         """End the threads and free their memory; idempotent."""
-        context, self._context = self._context, 0
-        if context:
-            self._library.destroy(context)
+        contexts = (self._context, self._lone_context)
+        self._context = self._lone_context = 0
+        for context in contexts:
+            if context:
+                self._library.destroy(context)
 
     def __del__(self) -> None:
         """Threads end with the object."""
