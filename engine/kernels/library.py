@@ -119,6 +119,7 @@ class HostLibrary:
         self.rows_request = self._function("stratum_rows_request", ctypes.c_int32, "ppi")
         self.rows_collect = self._function("stratum_rows_collect", ctypes.c_int32, "ppip")
         self.rows_advance = self._function("stratum_rows_advance", None, "p")
+        self.rows_shrink = self._function("stratum_rows_shrink", _INTEGER, "p")
         self.rows_figures = self._function("stratum_rows_figures", None, "pp")
         self.rows_failure = self._function("stratum_rows_failure", None, "pp")
         features = int(self._dll.stratum_cpu_features())

@@ -179,6 +179,13 @@ class NgramTable:
         """Take in what has been read and start further reads; for between the layers of a pass."""
         self._library.rows_advance(self.reader)
 
+    def shrink(self) -> int:
+        """Halve the room of the cache for good, and give that memory back: its bytes.
+
+        0 when nothing is cached, or the cache is small already.
+        """
+        return self._library.rows_shrink(self.reader)
+
     @property
     def figures(self) -> TableFigures:
         """Counts up to now."""

@@ -230,6 +230,8 @@ def _load_where_it_works(
     config: RunConfig,
     header: ModelHeader,
     file: GgufFile,
+    if model.ngram_rows is not None:
+        loaded.caches.register("rows of the n-gram table", model.ngram_rows.table.shrink)
     head_file: GgufFile | None,
     limits: ModelLimits,
     on_step: Callable[[int, int], None],

@@ -35,6 +35,7 @@ class Reader:
         for name in ("close", "advance"):
             function = getattr(dll, f"stratum_rows_{name}")
             function.argtypes, function.restype = [pointer], None
+        dll.stratum_rows_shrink.argtypes, dll.stratum_rows_shrink.restype = [pointer], integer
         for name in ("figures", "failure"):
             function = getattr(dll, f"stratum_rows_{name}")
             function.argtypes, function.restype = [pointer, pointer], None
@@ -66,6 +67,9 @@ class Reader:
         found = (ctypes.c_int64 * 2)()
         self.dll.stratum_rows_failure(self.at, found)
         return found[0], found[1]
+
+    def shrink(self) -> int:
+        return int(self.dll.stratum_rows_shrink(self.at))
 
     def close(self) -> None:
         self.dll.stratum_rows_close(self.at)
@@ -107,6 +111,12 @@ def check(dll: ctypes.CDLL, folder: Path) -> dict[str, object]:
         expect(reader.collect([NUM_ROWS])[0] == 1, "a row outside is not refused")
         reader.request(draw.sample(range(NUM_ROWS), 2000))
         reader.close()  # while it reads
+    reader = Reader(dll, path, 20_000)
+    reader.collect(every[:10_000])
+    expect(reader.shrink() > 900_000, "the cache gives no memory back")
+    expect(reader.collect(every[:3000]) == (0, wanted(every[:3000])), "rows after that")
+    expect(reader.collect(every[-3000:]) == (0, wanted(every[-3000:])), "other rows after that")
+    reader.close()
     short = folder / "short.gguf"
     short.write_bytes(path.read_bytes()[: OFFSET + 1000 * ROW_BYTES])
     reader = Reader(dll, short, 100)

@@ -44,6 +44,8 @@ void page_io_close(PageIo* io);
 // Zeroed memory in whole pages, taken from the system as it is touched, or null.
 void* pages_take(i64 bytes);
 void pages_give(void* place, i64 bytes);
+// Gives whole pages in the middle of what was taken back; nobody may touch them any more.
+void pages_forget(void* place, i64 bytes);
 i64 now_ns();
 
 struct Gate;  // a lock

@@ -363,6 +363,8 @@ void pages_give(void* place, i64 bytes) {
   if (place != nullptr) munmap(place, (size_t)bytes);
 }
 
+void pages_forget(void* place, i64 bytes) { madvise(place, (size_t)bytes, MADV_DONTNEED); }
+
 i64 now_ns() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);

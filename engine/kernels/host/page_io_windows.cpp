@@ -141,6 +141,8 @@ void pages_give(void* place, i64) {
   if (place != NULL) VirtualFree(place, 0, MEM_RELEASE);
 }
 
+void pages_forget(void* place, i64 bytes) { VirtualFree(place, (SIZE_T)bytes, MEM_DECOMMIT); }
+
 i64 now_ns() {
   LARGE_INTEGER count, per_second;
   QueryPerformanceCounter(&count);

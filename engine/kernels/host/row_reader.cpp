@@ -368,6 +368,14 @@ STRATUM_API void stratum_rows_advance(RowReader* r) {
   gate_open(r->gate);
 }
 
+// Gives half of the cache's memory back; how many bytes that was.
+STRATUM_API i64 stratum_rows_shrink(RowReader* r) {
+  gate_close(r->gate);
+  const i64 bytes = r->cache.shrink();
+  gate_open(r->gate);
+  return bytes;
+}
+
 STRATUM_API void stratum_rows_figures(RowReader* r, RowFigures* out) {
   gate_close(r->gate);
   *out = r->figures;

@@ -16,6 +16,7 @@ import pytest
 
 from engine.core.errors import ModelFileError, ResourceError
 from engine.core.ggml_types import GgmlType
+from engine.core.process_memory import private_bytes
 from engine.memory.ngram_table import NgramTable
 
 PAGE = 4096
@@ -166,6 +167,38 @@ def test_rows_that_are_used_again_outlive_those_that_are_not(file: TableFile):
         after = table.figures
     assert before.evicted_rows > 8000
     assert after.hits - before.hits > 95
+
+
+def test_a_cache_that_gives_memory_back_keeps_rows_that_were_used_again(file: TableFile):
+    used, once = np.arange(4000), np.arange(4000, 24_000)
+    with opened(file.path, cache_rows=32_000) as table:
+        assert table.shrink() == 0  # nothing is cached
+        for rows in (used, used, once):
+            collected(table, rows)
+        held = table.figures.cached_rows
+        before = private_bytes()
+        assert table.shrink() == pytest.approx(32_000 * 95 / 2, rel=0.01)
+        assert before - private_bytes() > 1_000_000
+        after = table.figures
+        assert after.cached_rows <= 16_000
+        assert after.evicted_rows >= held - after.cached_rows > 6000
+        assert (collected(table, used) == file.rows[used]).all()
+        assert table.figures.hits - after.hits > 3900
+        every = np.arange(NUM_ROWS)
+        np.random.default_rng(7).shuffle(every)
+        assert (collected(table, every) == file.rows[every]).all()
+        while table.shrink():
+            assert (collected(table, every[:3000]) == file.rows[every[:3000]]).all()
+        assert 2000 < table.figures.cached_rows <= 8000
+
+
+def test_rows_that_were_requested_are_right_after_the_cache_gave_memory_back(file: TableFile):
+    rows = random_rows(45, 600, 16)
+    with opened(file.path, cache_rows=33_333) as table:
+        table.request(rows)
+        collected(table, rows[:10])
+        assert table.shrink() > 0
+        assert (collected(table, rows) == file.rows[rows.reshape(-1)]).all()
 
 
 def test_more_rows_than_can_wait_are_collected_all_the_same(file: TableFile):

@@ -70,6 +70,28 @@ def test_answers_are_the_same_in_every_mode_and_the_disk_is_counted(ops: OpsName
     assert all(NGRAM_TABLE not in disks[mode] for mode in answers if mode is not NgramMode.DIRECT)
 
 
+def test_when_memory_is_low_the_row_cache_gives_back_and_answers_stay_the_same():
+    answers = []
+    for gives_back in (False, True):
+        config = config_for(NgramMode.DIRECT).model_copy(update={"ngram_cache_rows": 30_000})
+        loaded = load_model(config)
+        rows = loaded.model.ngram_rows
+        assert rows is not None
+        # A file's table is small; as many rows of room as the setting says is what matters here.
+        released = []
+        answer = []
+        for token in generate(
+            *(loaded.model, range(3, 60), SamplingParams(temperature=0), 12, (), loaded.limits),
+        ):
+            answer.append(token.token_id)
+            if gives_back and not released:
+                released.append(loaded.caches.release())
+        loaded.close()
+        answers.append(answer)
+        assert all("rows of the n-gram table" in one for one in released)
+    assert answers[0] == answers[1]
+
+
 def test_a_failing_disk_ends_that_request_with_a_sentence_and_others_are_answered(tmp_path: Path):
     path = tmp_path / "full.gguf"
     shutil.copyfile(FULL, path)
