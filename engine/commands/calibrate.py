@@ -35,6 +35,7 @@ from engine.core.calibration import (
 )
 from engine.core.cgroup import cpu_limit
 from engine.core.config_file import load_config
+from engine.core.draft_head_file import draft_head_path
 from engine.core.errors import EngineError, InputError
 from engine.core.gguf_header import find_shards, read_model_header
 from engine.core.machine import probe_machine
@@ -173,8 +174,6 @@ def _prepare(arguments: argparse.Namespace) -> _Task:
 
 def _has_draft_head(config: RunConfig) -> bool:
     """Whether drafts of the model's own can be made, by the names of files and tensors alone."""
-    from engine.worker.draft_head import draft_head_path  # noqa: PLC0415  # imports numpy
-
     if config.upstream is not None or config.spec_mtp == 0:
         return False
     header = read_model_header(config.model_path)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from engine.commands import Subparsers
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
+from engine.core.draft_head_file import read_draft_head
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.gguf_values import printable
 from engine.core.machine import probe_machine
@@ -50,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     header = read_model_header(arguments.file or config.model_path)
     model = model_config_of(header)
     warn_of_processor(config)
-    placement = place_on_cpu(probe_machine(), header, config)
+    head = read_draft_head(config, header)
+    placement = place_on_cpu(probe_machine(), header, config, draft_head=head)
     if arguments.json:
         print(json.dumps(_report(header, model, placement, config), ensure_ascii=False))
     else:

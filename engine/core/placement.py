@@ -16,6 +16,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from engine.core.config import ExpertMode, NgramMode, RunConfig
+from engine.core.draft_head_file import is_draft_layer, tensors_with_head
 from engine.core.drive_speed import DriveKind
 from engine.core.errors import ConfigError, ParameterValue, ResourceError
 from engine.core.expert_plan import ExpertPlan, plan_experts
@@ -124,6 +125,7 @@ def place_on_cpu(
     header: ModelHeader,
     config: RunConfig,
     drive: DriveKind = DriveKind.UNKNOWN,
+    draft_head: ModelHeader | None = None,
 ) -> Placement:
     """Place a model whose every operation runs on the CPU.
 
@@ -132,6 +134,7 @@ def place_on_cpu(
         header: of the model.
         config: what is wanted.
         drive: what the drive of the n-gram table was measured to be.
+        draft_head: of the draft head's file, where it has one of its own.
 
     Raises:
         ModelFileError: the header describes no model that we know.
@@ -139,7 +142,10 @@ def place_on_cpu(
     """
     model = model_config_of(header)
     context = _context(model, config)
-    parts = weight_parts(header.tensors, model.num_layers, requant=config.requant)
+    if draft_head is not None:
+        model = dataclasses.replace(model, num_mtp_layers=1)
+    tensors = tensors_with_head(header, draft_head, model.num_layers)
+    parts = weight_parts(tensors, model.num_layers, requant=config.requant)
     page_tokens = page_tokens_of(model)
     page_bytes = kv_page_bytes(model, config.kv_type, page_tokens)
     pages_each = -(-context // page_tokens)
@@ -449,14 +455,18 @@ def expert_tensors(header: ModelHeader) -> set[str]:
     return {name for name in header.tensors if _weight_group(name, num_layers) == EXPERTS}
 
 
-def read_every_token(header: ModelHeader) -> set[str]:
-    """Tensors that every token reads whole; of a draft head all, because every draft reads it."""
+def read_every_token(header: ModelHeader, *, has_other_head: bool = False) -> set[str]:
+    """Tensors that every token reads whole; of a draft head all, because every draft reads it.
+
+    With a draft head from another file that of the model's own is not read.
+    """
     num_layers = model_config_of(header).num_layers
     return {
         name
         for name in header.tensors
         if _weight_group(name, num_layers) not in {EXPERTS, COPIED_EXPERTS}
         and not is_read_by_rows(name, header.tensors)
+        and not (has_other_head and is_draft_layer(name, num_layers))
     }
 
 
@@ -475,8 +485,7 @@ def _weight_group(name: str, num_layers: int) -> str:
         return TABLE_PART
     if name == "token_embd.weight":
         return "Token embedding"
-    block = name.split(".", 2)[1] if name.startswith("blk.") else ""
-    if block.isdigit() and int(block) >= num_layers:  # blocks after the trunk's are draft heads
+    if is_draft_layer(name, num_layers):
         return "MTP layer"
     if "_exps." in name:
         return COPIED_EXPERTS if "gate_up_exps." in name else EXPERTS

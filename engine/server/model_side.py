@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.core.config import RunConfig
+from engine.core.draft_head_file import read_draft_head
 from engine.core.errors import ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import probe_machine
@@ -89,7 +90,8 @@ def open_model_side(config: RunConfig, path: Path, context: int | None) -> Model
     header = read_model_header(path)
     if context is None:  # the worker will place it in the same way
         machine = probe_machine()
-        placement = place_on_cpu(machine, header, config)
+        head = read_draft_head(config, header)
+        placement = place_on_cpu(machine, header, config, draft_head=head)
         require_private_memory(placement, machine)
         context = placement.context
     chat = ChatFormat.from_metadata(header.metadata, header.paths[0].name)

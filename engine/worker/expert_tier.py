@@ -1,6 +1,6 @@
 """The experts of a loaded model as placement wants them: kept, looked ahead for, counted.
 
-    file = map_model(header, placement.experts)
+    file = GgufFile(header, private=keeps_copies(header, placement.experts))
     ...                                             # the model is made of the file's tensors
     tier = open_expert_tier(config, placement.experts, header, file, model, progress)
 
@@ -10,6 +10,7 @@ Loading's part of it: which file, which way of keeping, which counts. What happe
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ import numpy as np
 
 from engine.core.config import ExpertMode, RunConfig
 from engine.core.disk_reads import PAGES, UNKNOWN, DiskReads
+from engine.core.draft_head_file import head_tensors
 from engine.core.errors import EngineError, ModelFileError
 from engine.core.expert_plan import ExpertPlan
 from engine.core.gguf_header import ModelHeader
@@ -93,13 +95,18 @@ class ExpertTier:
             self.reader.close()
 
 
-def map_model(header: ModelHeader, plan: ExpertPlan) -> GgufFile:
-    """The model's files, mapped so that what the plan keeps can be kept."""
+def keeps_copies(header: ModelHeader, plan: ExpertPlan, head: ModelHeader | None = None) -> bool:
+    """Whether what the plan keeps must be copied, because this process may not lock so much.
+
+    The files of the model and of the draft head are then to be mapped privately.
+    """
     num_bytes = plan.keep_bytes
     if plan.keeps_rest:
-        num_bytes += sum(header.tensors[name][1].num_bytes for name in read_every_token(header))
-    copies = num_bytes > 0 and supports_private() and not can_lock(num_bytes)
-    return GgufFile(header, private=copies)
+        names = read_every_token(header, has_other_head=head is not None)
+        num_bytes += sum(header.tensors[name][1].num_bytes for name in names)
+        if head is not None:
+            num_bytes += sum(head.tensors[name][1].num_bytes for name in head_tensors(head.tensors))
+    return num_bytes > 0 and supports_private() and not can_lock(num_bytes)
 
 
 def open_expert_tier(
@@ -109,8 +116,18 @@ def open_expert_tier(
     file: GgufFile,
     model: Model,
     progress: Progress,
+    head_file: GgufFile | None = None,
 ) -> ExpertTier:
     """Keep what the plan keeps, and have the model tell its choices if somebody needs them.
+
+    Args:
+        config: the wishes.
+        plan: what is kept.
+        header: of the model.
+        file: the model's.
+        model: made of it.
+        progress: of keeping.
+        head_file: the draft head's own that the model uses; None without one.
 
     Raises:
         ModelFileError: the file cannot be read.
@@ -124,8 +141,8 @@ def open_expert_tier(
     pages = system_pages(can_look=can_look)
     ranges: list[Range] = []
     if plan.keeps_rest:
-        tensors = [file.tensors[name].data for name in sorted(read_every_token(header))]
-        ranges = [(data.ctypes.data, data.nbytes) for data in tensors if data.nbytes]
+        names = read_every_token(header, has_other_head=head_file is not None)
+        ranges = _ranges(file, names)
         by_rows = [one for name, one in file.tensors.items() if is_read_by_rows(name, file.tensors)]
         pages.expect_random([(one.data.ctypes.data, one.data.nbytes) for one in by_rows])
     if plan.keep_bytes and experts.num_experts:
@@ -136,6 +153,10 @@ def open_expert_tier(
         result = _keep(file, ranges, int(kept_mask.sum()), progress)
         if not result.num_bytes:
             kept_mask[...] = False
+    if plan.keeps_rest and head_file is not None:
+        head_ranges = _ranges(head_file, head_tensors(head_file.tensors))
+        kept_head = _keep(head_file, head_ranges, 0, progress)
+        result = dataclasses.replace(result, num_bytes=result.num_bytes + kept_head.num_bytes)
     counting = counts if config.expert_profile_learn else None
     reader = None
     is_here = model.ops.name in _ON_THE_HOST
@@ -159,6 +180,12 @@ def open_expert_tier(
         path=path if counting is not None else None,
         _faults_before=major_faults() or 0,
     )
+
+
+def _ranges(file: GgufFile, names: set[str]) -> list[Range]:
+    """Where some tensors are."""
+    tensors = [file.tensors[name].data for name in sorted(names)]
+    return [(data.ctypes.data, data.nbytes) for data in tensors if data.nbytes]
 
 
 def _keep(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from engine import __version__
 from engine.core.config import OpsName, RunConfig
 from engine.core.disk_reads import DiskReads
+from engine.core.draft_head_file import head_tensors, read_draft_head
 from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine, probe_machine
@@ -50,7 +51,7 @@ from engine.worker.draft_head import draft_ids, open_draft_head
 from engine.worker.drafters import make_drafting
 from engine.worker.expert_tier import (
     ExpertTier,
-    map_model,
+    keeps_copies,
     open_expert_tier,
 )
 from engine.worker.messages import SamplingParams
@@ -172,7 +173,8 @@ def load_model(
         progress("weights", 0, total_bytes)
     machine = probe_machine()
     drive = measure_table_drive(header, config)
-    placement = place_on_cpu(machine, header, config, drive_kind(drive))
+    head_header = read_draft_head(config, header)
+    placement = place_on_cpu(machine, header, config, drive_kind(drive), head_header)
     require_private_memory(placement, machine)
     _log_plan(placement)
     limits = _sizes(config, placement, machine)
@@ -182,23 +184,27 @@ def load_model(
             progress("weights", total_bytes * done // max(total, 1), total_bytes)
 
     with contextlib.ExitStack() as undo:
-        file = undo.enter_context(map_model(header, placement.experts))
-        head_file = open_draft_head(config, header)
+        copies = keeps_copies(header, placement.experts, head_header)
+        file = undo.enter_context(GgufFile(header, private=copies))
+        head_file = open_draft_head(config, header, private=copies)
         if head_file is not None:
             undo.enter_context(head_file)
         table = open_ngram_table(header, placement.ngram, config, drive, progress)
         if isinstance(table, NgramTable):
             undo.callback(table.close)
-        ops, model = _load_where_it_works(config, header, file, head_file, limits, on_step, table)
+        ops, model = _load_where_it_works(
+            config, header, file, head_file, placement, limits, on_step, table
+        )
         undo.callback(ops.close)
-        _read_ahead(header, placement, progress)
+        used_head = None if model.mtp is None else head_file
+        _read_ahead(header, placement, None if used_head is None else head_header, progress)
         experts = open_expert_tier(
-            config, placement.experts, header, file, model, _phase(progress, "experts")
+            config, placement.experts, header, file, model, _phase(progress, "experts"), used_head
         )
         if experts.counts is not None:
             ops.count_choices(experts.counts.add)
         if placement.verdict is Verdict.FITS:
-            _lock_if_wanted(config, file, header, progress)
+            _lock_if_wanted(config, file, used_head, header, progress)
         undo.pop_all()
     loaded = LoadedModel(
         model=model,
@@ -223,6 +229,8 @@ def load_model(
         _open_session_file(loaded, config)
         loaded.caches.register("warm conversations", loaded.sessions.shrink)
     loaded.caches.register("unused pages", model.store.forget_free_pages)
+    if model.ngram_rows is not None:
+        loaded.caches.register("rows of the n-gram table", model.ngram_rows.table.shrink)
     return loaded
 
 
@@ -230,8 +238,6 @@ def _load_where_it_works(
     config: RunConfig,
     header: ModelHeader,
     file: GgufFile,
-    if model.ngram_rows is not None:
-        loaded.caches.register("rows of the n-gram table", model.ngram_rows.table.shrink)
     head_file: GgufFile | None,
     limits: ModelLimits,
     on_step: Callable[[int, int], None],
@@ -245,7 +251,11 @@ def _load_where_it_works(
     settings = card_settings(config, header) if may_use_card(config) else None
     ops = make_ops(config.ops.value, limits.for_ops(), settings)
     try:
-        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step, table)
+        sizes, free_bytes = limits, ops.free_card_bytes()
+        if free_bytes is not None:
+            near = near_pages(config, header, placement, free_bytes)
+            sizes = dataclasses.replace(limits, kv_near_pages=near)
+        return ops, _load_weights(config, header, file, head_file, ops, sizes, on_step, table)
     except (DeviceError, DeviceMemoryError) as error:
         ops.close()
         if config.ops is not OpsName.AUTO:
@@ -355,11 +365,18 @@ def _phase(progress: ByteProgress | None, name: str) -> Callable[[int, int], Non
     return on_piece
 
 
-def _read_ahead(header: ModelHeader, placement: Placement, progress: ByteProgress | None) -> None:
+def _read_ahead(
+    header: ModelHeader,
+    placement: Placement,
+    head: ModelHeader | None,
+    progress: ByteProgress | None,
+) -> None:
     """Have the disk deliver what every token reads, and of the experts what memory has room for."""
     names = _read_first(header, placement)
     began_at = time.perf_counter()
     num_read = read_ahead(header, names, _phase(progress, "file"))
+    if head is not None and names and not placement.experts.keeps_rest:
+        num_read += read_ahead(head, head_tensors(head.tensors), _phase(progress, "file"))
     logger.info("read ahead: %d bytes in %.2f s", num_read, time.perf_counter() - began_at)
 
 
@@ -382,15 +399,21 @@ def _read_first(header: ModelHeader, placement: Placement) -> set[str]:
 
 
 def _lock_if_wanted(
-    config: RunConfig, file: GgufFile, header: ModelHeader, progress: ByteProgress | None
+    config: RunConfig,
+    file: GgufFile,
+    head_file: GgufFile | None,
+    header: ModelHeader,
+    progress: ByteProgress | None,
 ) -> None:
     """Lock what every token reads, as far as the system allows; it is unlocked with the mapping."""
     if not config.lock_memory:
         return
 
-    tensors = (
+    tensors = [
         file.tensors[name] for name in file.tensors if not is_read_by_rows(name, header.tensors)
-    )
+    ]
+    if head_file is not None:
+        tensors += [head_file.tensors[name] for name in sorted(head_tensors(head_file.tensors))]
     result = lock_tensors(tensors, _phase(progress, "lock"))
     if result.problem:
         logger.warning("%s", result.problem)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.config import KvType, RunConfig
+from engine.core.config import BUNDLED_MODEL, KvType, RunConfig
 from engine.core.errors import ConfigError, ResourceError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine
@@ -19,6 +19,7 @@ from engine.core.placement import (
     kv_page_bytes,
     model_config_of,
     place_on_cpu,
+    read_every_token,
     require_private_memory,
     state_bytes,
     vocabulary_bytes,
@@ -52,6 +53,44 @@ def test_every_byte_of_the_file_is_placed_once(header: ModelHeader) -> None:
     mapped = sum(part.num_bytes for part in placement.parts if part.tier is not Tier.RAM)
     mapped += sum(part.num_bytes for part in placement.parts if part.name == TABLE_PART)
     assert mapped == sum(info.num_bytes for _shard, info in header.tensors.values())
+
+
+def test_a_draft_head_in_a_file_of_its_own_counts_with_its_weights_and_pages(
+    header: ModelHeader,
+) -> None:
+    head = read_model_header(GOLDEN / "full-mtp.gguf")
+    config = RunConfig(session_cache_mib=0)
+    without, placed = (
+        {part.name: part for part in place_on_cpu(machine(), header, config, draft_head=one).parts}
+        for one in (None, head)
+    )
+    assert "MTP layer" not in without
+    assert placed["MTP layer"].num_bytes == sum(info.num_bytes for _, info in head.tensors.values())
+    # One attention layer in the model, and the head's.
+    assert placed["KV pages"].num_bytes == 2 * without["KV pages"].num_bytes
+    assert {n: p for n, p in placed.items() if n not in {"MTP layer", "KV pages"}} == {
+        n: p for n, p in without.items() if n != "KV pages"
+    }
+
+
+def test_a_head_from_another_file_takes_the_place_of_the_models_own(header: ModelHeader) -> None:
+    bundled = read_model_header(BUNDLED_MODEL)
+    own = {part.name: part for part in place_on_cpu(machine(), bundled, RunConfig()).parts}
+    head = dataclasses.replace(
+        bundled,
+        tensors={
+            name: one
+            for name, one in bundled.tensors.items()
+            if name.startswith("blk.4.nextn.") or name in {"output.weight", "token_embd.weight"}
+        },
+    )
+    placed = place_on_cpu(machine(), bundled, RunConfig(), draft_head=head)
+    (layer,) = [part for part in placed.parts if part.name == "MTP layer"]
+    expected = sum(i.num_bytes for n, (_, i) in head.tensors.items() if n != "token_embd.weight")
+    assert layer.num_bytes == expected != own["MTP layer"].num_bytes
+    names = read_every_token(bundled, has_other_head=True)
+    assert "output.weight" in names
+    assert not [name for name in names if name.startswith("blk.4.")]
 
 
 def test_the_sums_are_those_of_the_parts(header: ModelHeader) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from engine.worker.loading import load_model
 from engine.worker.messages import SamplingParams
 from tests.support.experts_last import write_with_experts_last
 
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 PROMPT = [(31 * i + 7) % 4000 for i in range(70)]
 
 
@@ -30,13 +32,14 @@ def load(**settings):
     return load_model(config, parallel=1)
 
 
-def logits_of(loaded):
+def logits_of(loaded, vocab_size=4000):
     """Of a prompt longer than what is recorded, and of single tokens and a window after it."""
     sequence = loaded.model.new_sequence()
+    prompt = [token_id % vocab_size for token_id in PROMPT]
     parts = []
     try:
         for start, stop in ((0, 64), (64, 65), (65, 66), (66, 70)):
-            entry = BatchEntry(sequence, PROMPT[start:stop], LogitsWanted.ALL)
+            entry = BatchEntry(sequence, prompt[start:stop], LogitsWanted.ALL)
             parts.append(loaded.model.forward(Batch([entry])).logits.copy())
             sequence.commit(stop - start)
     finally:
@@ -149,6 +152,43 @@ def test_what_is_kept_is_what_the_plan_says_the_draft_head_included(monkeypatch)
     )
     kept = loaded.experts.kept
     assert kept.problem or planned <= kept.num_bytes < planned + len(names) * 2 * 4096
+
+
+@pytest.mark.parametrize("copies", [False, True], ids=["locked if allowed", "copied"])
+def test_a_draft_head_in_a_file_of_its_own_is_kept_too_and_placed(monkeypatch, caplog, copies):
+    if copies and os.name == "nt":
+        pytest.skip("Windows locks")
+    if copies:
+        monkeypatch.setattr(expert_tier, "can_lock", lambda _: False)
+    caplog.set_level(logging.INFO)
+    path = GOLDEN / "full.gguf"
+    settings = {"model": path, "context": 256, "parallel": 1, "session_cache_mib": 0}
+    config = RunConfig.model_validate({**settings, "mtp_file": GOLDEN / "full-mtp.gguf"})
+    header, head = read_model_header(path), read_model_header(config.mtp_file)
+    roomy = place_on_cpu(probe_machine(), header, config, draft_head=head)
+    tight = replace(probe_machine(), ram_available_bytes=roomy.needed_bytes - (64 << 10))
+    monkeypatch.setattr("engine.worker.loading.probe_machine", lambda: tight)
+    loaded = load_model(config, parallel=1)
+    try:
+        assert loaded.model.mtp is not None
+        assert loaded.placement.experts.keeps_rest
+        pages = next(part for part in loaded.placement.parts if part.name == "KV pages")
+        assert pages.num_bytes == loaded.placement.kv_pages * loaded.model.store.page_bytes
+        computed = logits_of(loaded, vocab_size=384)
+    finally:
+        loaded.close()
+    names = read_every_token(header)
+    planned = sum(header.tensors[name][1].num_bytes for name in names)
+    planned += sum(info.num_bytes for _, info in head.tensors.values())
+    kept = loaded.experts.kept
+    assert kept.is_copy == copies
+    assert kept.problem or planned <= kept.num_bytes < planned + (len(names) + 40) * 2 * 4096
+    monkeypatch.undo()
+    plain = load_model(RunConfig.model_validate(settings), parallel=1)
+    try:
+        assert np.array_equal(computed, logits_of(plain, vocab_size=384))
+    finally:
+        plain.close()
 
 
 def test_counts_are_learned_and_saved_and_decide_what_a_budget_keeps(tmp_path, monkeypatch):
