@@ -97,11 +97,11 @@ class ArraySpace:
     def drop_kept(self) -> None:
         """Give memory back that is kept for arrays to come."""
         self.stream.synchronize()
-        for memories in self._kept.values():
+        # Taken out first: Python may collect arrays amid the loop, which come to those kept from now on.
+        kept, self._kept, self._kept_bytes = self._kept, {}, 0
+        for memories in kept.values():
             for memory in memories:
                 memory.free()
-        self._kept.clear()
-        self._kept_bytes = 0
 
     def _take_back(self, memory: Memory, num_bytes: int) -> None:
         """An array is gone; what uses its memory next comes behind it in the stream.

@@ -81,7 +81,7 @@ class CupyMemory(Memory):
         """Give it back."""
         device, self._device = self._device, None
         if device is not None:
-            device.forget(device.runtime.free, self.address)
+            device.forget_memory(self.address)
 
 
 class CupyPinnedMemory(PinnedMemory):
@@ -294,6 +294,7 @@ class CupyDevice(Device):
         self._cache = cache
         self._kernels: dict[str, CupyKernel] = {}
         self._modules: list[int] = []
+        self._memories: set[int] = set()  # addresses that were not given back
         self._is_closed = False
         count = count_cards(bindings)
         if index >= count:
@@ -325,6 +326,11 @@ class CupyDevice(Device):
             with contextlib.suppress(EngineError), self.calls:
                 give_back(handle)
 
+    def forget_memory(self, address: int) -> None:
+        """Give an allocation back."""
+        self._memories.discard(address)
+        self.forget(self.runtime.free, address)
+
     def free_bytes(self) -> int:
         """Memory that nobody has."""
         with self.calls:
@@ -333,7 +339,9 @@ class CupyDevice(Device):
     def alloc(self, num_bytes: int) -> Memory:
         """Memory on the card."""
         with self.calls:
-            return CupyMemory(self, self.runtime.malloc(max(1, num_bytes)), num_bytes)
+            address = self.runtime.malloc(max(1, num_bytes))
+        self._memories.add(address)
+        return CupyMemory(self, address, num_bytes)
 
     def pinned(self, num_bytes: int) -> PinnedMemory:
         """Pinned memory of CUDA."""
@@ -412,9 +420,11 @@ class CupyDevice(Device):
             self.runtime.deviceSynchronize()
 
     def close(self) -> None:
-        """Unload the kernels; memory goes back with its owners."""
+        """Give memory and kernels back; pinned memory goes with its owners, who may still read it."""
         if self._is_closed:
             return
+        for address in list(self._memories):  # arrays that are forgotten later find a closed card
+            self.forget_memory(address)
         for module in self._modules:
             self.forget(self.bindings.driver.moduleUnload, module)
         self._modules.clear()

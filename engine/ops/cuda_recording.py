@@ -57,6 +57,10 @@ class Steps:
                 finally:
                     self._cut()
                 starts.append(len(steps))
+        except BaseException:
+            for graph in self._graphs:
+                graph.free()
+            raise
         finally:
             self._kept = None
         return steps, starts, self._graphs
@@ -121,3 +125,7 @@ class CudaRecording(Recording):
             graph.free()
         self._list, self._starts, self._graphs = [], [], []
         self._made_in = -1
+
+    def __del__(self) -> None:
+        """A card keeps graphs until they are freed, also those that nobody has any more."""
+        self.free()

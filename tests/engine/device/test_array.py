@@ -90,6 +90,25 @@ def test_arrays_that_are_gone_make_room(space):
     assert space.device.used_bytes == 0
 
 
+def test_arrays_that_are_collected_while_memory_is_given_back_are_not_lost(space, monkeypatch):
+    late = [space.zeros((1 << 12,)), space.zeros((1 << 13,))]
+    gone = [space.zeros((1 << 14,)), space.zeros((1 << 15,))]
+    memory = type(space.device.alloc(1))
+    free = memory.free
+
+    def free_and_collect(self) -> None:
+        free(self)
+        if late:
+            late.pop()
+
+    monkeypatch.setattr(memory, "free", free_and_collect)
+    gone.clear()
+    space.drop_kept()
+    assert not late
+    space.drop_kept()
+    assert space.device.used_bytes == 1
+
+
 def test_a_view_keeps_the_memory(space):
     part = space.upload(np.arange(256, dtype=np.float32))[100:]
     gc.collect()

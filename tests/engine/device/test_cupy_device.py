@@ -15,6 +15,7 @@ import pytest
 
 from engine.core.errors import EngineError, ResourceError
 from engine.device import cupy_bindings, select
+from engine.device.array import ArraySpace
 from engine.device.base import Arguments, DeviceError, DeviceMemoryError
 from engine.device.cupy_bindings import DriverApi, RuntimeApi
 from engine.device.cupy_device import CupyDevice, CupyKernel
@@ -171,6 +172,20 @@ def test_everything_is_given_back_once(cuda: FakeCuda, device: CupyDevice) -> No
     device.close()
 
     assert cuda.alive == {}
+
+
+def test_a_closed_card_has_given_back_what_arrays_still_name(
+    cuda: FakeCuda, device: CupyDevice
+) -> None:
+    space = ArraySpace(device, device.new_stream())
+    array, gone = space.zeros((4, 8)), space.zeros((100, 8))
+    del gone  # kept for arrays to come
+    assert list(cuda.alive.values()).count("memory") == 2
+
+    device.close()
+
+    assert "memory" not in cuda.alive.values()
+    del array  # frees nothing twice
 
 
 def test_pinned_memory_has_an_address_on_the_card(device: CupyDevice) -> None:

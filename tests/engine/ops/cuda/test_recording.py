@@ -10,7 +10,7 @@ from engine.ops.cuda_settings import CudaSettings
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from tests.engine.ops.cuda.test_shared_experts import load, ops_of
 from tests.support.golden import arrays
-from tests.support.plain_device import PlainStream
+from tests.support.plain_device import PlainGraph, PlainStream
 
 
 class Log:
@@ -84,6 +84,38 @@ def test_a_part_that_fails_while_it_is_recorded_leaves_the_stream_usable():
     log.done.clear()
     log.part("1", has_host=True)
     assert log.done == ["c1", "h1", "C1"]
+
+
+def test_graphs_go_with_the_recording_that_has_them(monkeypatch):
+    alive: set[int] = set()
+
+    class CountedGraph(PlainGraph):
+        def __init__(self, calls) -> None:
+            super().__init__(calls)
+            alive.add(id(self))
+            kept.append(self)
+
+        def free(self) -> None:
+            alive.discard(id(self))
+
+    kept: list[CountedGraph] = []  # so that no two have the same id
+    monkeypatch.setattr("tests.support.plain_device.PlainGraph", CountedGraph)
+    log = Log()
+    recording = log.record()
+    recording.run(0, 3)
+    assert len(alive) == 5
+    del recording
+    assert not alive
+
+    def fails() -> None:
+        log.part("0", has_host=True)
+        if log.steps.are_kept:
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        CudaRecording(log.steps, [fails], (), lambda: 0).run(0, 1)
+    assert len(kept) > 5
+    assert not alive
 
 
 def test_memory_that_is_given_back_while_a_window_is_left_open_changes_nothing(monkeypatch):
