@@ -192,9 +192,7 @@ def load_model(
         table = open_ngram_table(header, placement.ngram, config, drive, progress)
         if isinstance(table, NgramTable):
             undo.callback(table.close)
-        ops, model = _load_where_it_works(
-            config, header, file, head_file, placement, limits, on_step, table
-        )
+        ops, model = _load_where_it_works(config, header, file, head_file, limits, on_step, table)
         undo.callback(ops.close)
         used_head = None if model.mtp is None else head_file
         _read_ahead(header, placement, None if used_head is None else head_header, progress)
@@ -251,11 +249,7 @@ def _load_where_it_works(
     settings = card_settings(config, header) if may_use_card(config) else None
     ops = make_ops(config.ops.value, limits.for_ops(), settings)
     try:
-        sizes, free_bytes = limits, ops.free_card_bytes()
-        if free_bytes is not None:
-            near = near_pages(config, header, placement, free_bytes)
-            sizes = dataclasses.replace(limits, kv_near_pages=near)
-        return ops, _load_weights(config, header, file, head_file, ops, sizes, on_step, table)
+        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step, table)
     except (DeviceError, DeviceMemoryError) as error:
         ops.close()
         if config.ops is not OpsName.AUTO:
