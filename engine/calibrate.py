@@ -46,6 +46,7 @@ class Situation:
         sockets: processor packages.
         cpu_limit: processors that a container may use; None = all.
         has_draft_head: whether the model has one, in its own file or another.
+        has_card: whether a graphics card computes.
     """
 
     config: RunConfig
@@ -54,6 +55,7 @@ class Situation:
     sockets: int = 1
     cpu_limit: float | None = None
     has_draft_head: bool = False
+    has_card: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,17 @@
 """The settings that calibration knows how to tune, in the order in which they are measured.
 
-A part that gets a setting worth tuning adds its step to `STEPS`, such as the share of experts that a
-copy engine fetches. `threads` comes before what is weighed against the time of a pass.
+A part that gets a setting worth tuning adds its step to `STEPS`. `threads` comes before what is weighed
+against the time of a pass, and the share of experts that the bus brings before what a row costs.
 """
 
 from __future__ import annotations
 
 from engine.calibrate import Candidates, Situation, Step
-from engine.core.config import OpsName
+from engine.core.config import OpsName, RunConfig
 from engine.core.topology import default_threads
 
 MIN_P_TRIED = (0.3, 0.5, 0.7)
+PCIE_FRAC_TRIED = (0.0, 0.2, 0.35, 0.55, 0.75)
 
 
 def thread_candidates(situation: Situation) -> Candidates:
@@ -41,6 +42,19 @@ def thread_candidates(situation: Situation) -> Candidates:
     return Candidates(default, tuple(others), why_none)
 
 
+def pcie_frac_candidates(situation: Situation) -> Candidates:
+    """Shares of the experts that the card lacks to have copied there.
+
+    It depends on bus, card and processor which of the two ways is done first with its share.
+    """
+    default = float(RunConfig.model_fields["pcie_frac"].default)
+    if situation.config.upstream is not None:
+        return Candidates(default, (), "another server computes")
+    if not situation.has_card:
+        return Candidates(default, (), "no graphics card computes")
+    return Candidates(default, tuple(share for share in PCIE_FRAC_TRIED if share != default))
+
+
 def min_p_candidates(situation: Situation) -> Candidates:
     """Least probabilities of a draft of the head to try.
 
@@ -59,6 +73,12 @@ def min_p_candidates(situation: Situation) -> Candidates:
 
 STEPS: tuple[Step, ...] = (
     Step("threads", "Threads of the CPU kernels", thread_candidates),
+    Step(
+        "pcie_frac",
+        "Share of experts copied to the card",
+        pcie_frac_candidates,
+        needs_restart=False,
+    ),
     Step(
         "spec_min_p",
         "Least probability of a draft",

@@ -155,7 +155,13 @@ def _prepare(arguments: argparse.Namespace) -> _Task:
     key = calibration_key_here(base)
     known = read_calibrations(data_dir).get(key)
     situation = Situation(
-        base, machine, read_cores(), count_sockets(), cpu_limit(), _has_draft_head(base)
+        base,
+        machine,
+        read_cores(),
+        count_sockets(),
+        cpu_limit(),
+        has_draft_head=_has_draft_head(base),
+        has_card=_has_card(base),
     )
     planned, skipped = plan_steps(STEPS, situation, _by_hand(base))
     return _Task(
@@ -178,6 +184,19 @@ def _has_draft_head(config: RunConfig) -> bool:
         return False
     header = read_model_header(config.model_path)
     return model_config_of(header).num_mtp_layers > 0 or draft_head_path(config, header) is not None
+
+
+def _has_card(config: RunConfig) -> bool:
+    """Whether a graphics card will compute, as far as can be seen without loading the model."""
+    from engine.device.select import usable_cards  # noqa: PLC0415
+    from engine.worker.card import may_use_card  # noqa: PLC0415
+
+    if config.upstream is not None or not may_use_card(config):
+        return False
+    try:
+        return bool(usable_cards())
+    except EngineError:  # no card, too old a card, no packages
+        return False
 
 
 def _without(config: RunConfig, keys: Mapping[str, SettingValue]) -> RunConfig:

@@ -23,7 +23,7 @@ Rules for every implementation:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,6 +145,13 @@ class Ops(ABC):
         """
         del counter
         return False
+
+    def tune(self, settings: Mapping[str, float]) -> None:  # noqa: B027  # nothing to tune here
+        """Settings of the run config that hold from the next pass on, until the next call.
+
+        Args:
+            settings: by key; what is not named is as it was loaded, what is not known is ignored.
+        """
 
     def make_room(self) -> bool:
         """Whether memory was given up, so that a pass that lacked some is worth another try."""

@@ -10,7 +10,7 @@ What the operations compute is said in `engine/ops/base.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, cast
 
@@ -191,6 +191,10 @@ class CudaOps(Ops):
         self.moe_work.counter = counter
         return True
 
+    def tune(self, settings: Mapping[str, float]) -> None:
+        """`pcie_frac` can be tuned."""
+        self.moe_work.set_pcie_frac(settings.get("pcie_frac", self.settings.pcie_frac))
+
     def make_room(self) -> bool:
         """Give up a part of the slots for experts, when there are any."""
         return self.moe_work.shrink()
@@ -225,11 +229,7 @@ class CudaOps(Ops):
 
     def record(self, parts: Sequence[Part], keep: Sequence[object]) -> Recording:
         """The parts as graphs, with what the host does between them."""
-        return CudaRecording(self._steps, parts, keep, self._generation)
-
-    def _generation(self) -> int:
-        memory = self.moe_work.memory
-        return 0 if memory is None else memory.generation
+        return CudaRecording(self._steps, parts, keep, lambda: self.moe_work.generation)
 
     def _plan(self, plan: PassPlan) -> PassPlan:
         """The plan's arrays on the card."""

@@ -172,6 +172,8 @@ class CudaExperts:
         self._num_trunk = 0  # the layers behind are the draft head's
         self._saw_trunk = False  # since the last round was begun
         self._turn = 0  # half of the ring that is filled next
+        self._pcie_frac = settings.pcie_frac
+        self._changes = 0  # of what a recorded layer consists of
 
     def prepare(self, groups: Sequence[MoeWeights], num_draft: int, num_bytes: int) -> None:
         """Take memory for experts and fill it.
@@ -215,6 +217,18 @@ class CudaExperts:
             return None
         draft = groups[len(groups) - num_draft :]
         return [*known, *(np.ones(group.router.rows, np.float32) for group in draft)]
+
+    @property
+    def generation(self) -> int:
+        """Changes when launches that were recorded before must be recorded again."""
+        return self._changes + (0 if self.memory is None else self.memory.generation)
+
+    def set_pcie_frac(self, share: float) -> None:
+        """Copy this share of the missing experts from the next layer on; at most all of them."""
+        share = min(max(share, 0.0), 1.0)
+        if (share > 0) != (self._pcie_frac > 0):
+            self._changes += 1  # with copies a layer has a launch more
+        self._pcie_frac = share
 
     # -- memory ----------------------------------------------------------------------------------
 
@@ -362,7 +376,7 @@ class CudaExperts:
         ring_slots = None
         if values is not None:
             self._launches.shared_values(layer.weights, x, values)
-        if self._settings.pcie_frac and memory.ring:
+        if self._pcie_frac and memory.ring:
             half = memory.ring[layer.index % len(memory.ring)]  # captured launches keep its address
             steps.host(functools.partial(self._begin_copies, layer, memory, rows, half))
             ring_slots = self._scratch("ring_slots", ids.shape, np.int32)
@@ -419,7 +433,7 @@ class CudaExperts:
         self._choose_missing(layer, memory, rows)
         rows.ring_slots[...] = -1
         experts, uses = np.unique(rows.missing[rows.missing >= 0], return_counts=True)
-        count = min(round(self._settings.pcie_frac * len(experts)), half.num_slots)
+        count = min(round(self._pcie_frac * len(experts)), half.num_slots)
         if count == 0:
             return
         bank = half.bank(layer.source)

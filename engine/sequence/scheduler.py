@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,6 +97,7 @@ class Scheduler:
         drafting: guesses tokens, to be verified several at a time; None = nothing is guessed.
         new_sampler: makes what chooses a request's tokens.
         disk_reads: what has been read from the disk since the model is loaded.
+        tune: is given the settings that a request brings along, and none when it is over.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # parts that a caller may leave out
@@ -113,8 +114,10 @@ class Scheduler:
         drafting: Drafting | None = None,
         new_sampler: Callable[[SamplingParams], Sampler] = Sampler,
         disk_reads: Callable[[], tuple[DiskReads, ...]] = tuple,
+        tune: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
         self._disk_reads = disk_reads
+        self._tune = tune
         self._model = model
         self._limits = limits
         self._emit = emit
@@ -287,6 +290,8 @@ class Scheduler:
                 disk=[self._disk_reads()],
             )
             self._running.append(request)
+            if start.tuning:
+                self._tune(dict(start.tuning))
             if self._drafting is not None:
                 self._drafting.begin(request)
             self._resume(request)
@@ -565,6 +570,8 @@ class Scheduler:
         for other in self._running:
             other.shortage = ""
         timings = request.timings(self._clock(), self._disk_reads())
+        if request.start.tuning:
+            self._tune({})
         if self._drafting is not None:
             self._drafting.end(request)
         self._emit(Done(request.start.request_id, reason, timings, message))

@@ -201,6 +201,7 @@ class Worker:
             drafting=self._loaded.drafting,
             new_sampler=self._loaded.new_sampler,
             disk_reads=self._loaded.disk_reads,
+            tune=self._loaded.model.ops.tune,
         )
         # With experts on the disk, the system pushes pages out all the time.
         has_disk = self._loaded.placement.experts.disk_bytes > 0

@@ -147,6 +147,7 @@ def situation(
     sockets: int = 1,
     limit: float | None = None,
     head: bool = False,
+    card: bool = False,
     **config: object,
 ) -> Situation:
     cores = [Core((i,), is_slow=i >= fast) for i in range(fast + slow)]
@@ -157,6 +158,7 @@ def situation(
         sockets=sockets,
         cpu_limit=limit,
         has_draft_head=head,
+        has_card=card,
     )
 
 
@@ -193,8 +195,8 @@ def test_what_cannot_matter_here_is_not_measured(machine: Situation, reason: str
 
 
 def test_what_the_person_chose_stays():
-    by_hand = {"threads": 3, "spec_min_p": 0.4}
-    steps, skipped = plan_steps(STEPS, situation(8, head=True), by_hand)
+    by_hand = {"threads": 3, "pcie_frac": 0.1, "spec_min_p": 0.4}
+    steps, skipped = plan_steps(STEPS, situation(8, head=True, card=True), by_hand)
     assert not steps
     assert all("chosen by hand" in entry.reason for entry in skipped)
 
@@ -230,6 +232,28 @@ async def test_a_least_probability_that_wins_is_kept_and_goes_with_the_requests(
     assert all(not trial.loaded for trial in trials)
     losers, _, _ = await calibrate(lambda s: 10 - s["spec_min_p"], entry)
     assert not losers[0].is_kept
+
+
+def test_the_share_of_copied_experts_is_measured_with_a_card_before_what_rows_cost():
+    steps, _ = plan_steps(STEPS, situation(1, head=True, card=True), {})
+    assert [entry.step.key for entry in steps] == ["pcie_frac", "spec_min_p"]
+    assert steps[0].candidates == Candidates(0.0, (0.2, 0.35, 0.55, 0.75))
+    assert not steps[0].step.needs_restart
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [
+        (situation(1), "no graphics card"),
+        (situation(1, card=True, upstream="http://host:8000/v1"), "another server"),
+    ],
+)
+def test_the_share_of_copied_experts_is_not_measured_where_no_card_computes(
+    machine: Situation, reason: str
+):
+    _, skipped = plan_steps(STEPS, machine, {})
+    (entry,) = [entry for entry in skipped if entry.key == "pcie_frac"]
+    assert reason in entry.reason
 
 
 def test_every_registered_step_is_a_setting():

@@ -221,6 +221,24 @@ def test_counts_of_earlier_answers_choose_the_slots():
     assert sum(num_slots(model)) == 3
 
 
+@pytest.mark.parametrize("chunk", [1, 40])
+def test_the_share_of_copies_can_be_changed_while_the_model_is_loaded(chunk):
+    whole = decoded(load(CudaSettings()), chunk)
+    model = load(CudaSettings(cache_bytes=0))
+    ops = ops_of(model)
+    loaded = decoded(model, chunk)
+    ops.tune({"pcie_frac": 1.0, "spec_min_p": 0.5})
+    times, memory = ops.moe_work.times, ops.moe_work.memory
+    assert memory is not None
+    computed, moved = times.computed_s, memory.mover.num_bytes
+    np.testing.assert_array_equal(decoded(model, chunk), whole)  # the card computed everything
+    assert times.computed_s == computed
+    assert memory.mover.num_bytes > moved
+    ops.tune({})
+    np.testing.assert_array_equal(decoded(model, chunk), loaded)
+    assert (times.computed_s > computed) is (chunk == 1)
+
+
 def test_closing_gives_everything_back():
     model = load(CudaSettings(cache_bytes=1 << 21))
     decoded(model, 4)
