@@ -161,6 +161,11 @@ class DeviceArray:
         self.dtype = dtype
 
     @property
+    def space(self) -> ArraySpace:
+        """Where it lies."""
+        return self._space
+
+    @property
     def size(self) -> int:
         """How many values."""
         return math.prod(self.shape)

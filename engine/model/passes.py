@@ -20,7 +20,7 @@ import numpy.typing as npt
 from engine.model.layers import Layer
 from engine.model.weights import TrunkWeights
 from engine.model.workspace import RowBuffers, Workspace
-from engine.ops.base import Ops
+from engine.ops.base import Ops, Stage
 from engine.ops.plan import PassPlan
 from engine.ops.recording import CalledParts, Part, Recording
 
@@ -92,6 +92,24 @@ class PassParts:
         self.head()
 
 
+class StagedParts(Recording):
+    """Recordings of stages, one behind the other, as one.
+
+    Args:
+        recordings: of each stage, with the number of its parts.
+    """
+
+    def __init__(self, recordings: Sequence[tuple[Recording, int]]) -> None:
+        self._recordings = recordings
+
+    def run(self, first: int, stop: int) -> None:
+        """Compute the parts `first` to `stop - 1`, counted over all stages."""
+        for recording, count in self._recordings:
+            if first < count and stop > 0:
+                recording.run(max(first, 0), min(stop, count))
+            first, stop = first - count, stop - count
+
+
 class ExpertWatch(Protocol):
     """Is told which experts a layer has chosen, before they are computed with."""
 
@@ -131,24 +149,25 @@ class PassMaker:
 
     def __init__(
         self,
-        ops: Ops,
+        stages: Sequence[Stage],
         layers: Sequence[Layer],
         weights: TrunkWeights,
         workspace: Workspace,
         watch: ExpertWatch | None = None,
     ) -> None:
         self._watch = watch
-        self._ops = ops
+        self._stages = tuple(stages)
         self._layers = layers
         self._weights = weights
         self._workspace = workspace
         self._records = os.environ.get(RECORDING_VARIABLE, "").lower() != "off"
         self._kept: dict[tuple[int, int, int, int], PassParts] = {}
 
-    def parts(self, plan: PassPlan, rows: RowBuffers, wanted: IntArray) -> PassParts:
+    def parts(self, plan: PassPlan, rows: Sequence[RowBuffers], wanted: IntArray) -> PassParts:
         """The parts of a pass over this plan, with logits of the rows `wanted` (ascending).
 
-        The plan must be in the arrays of the builder that belongs to these buffers.
+        The plan must be in the arrays of the builder that belongs to these buffers, of which each
+        stage has some. `workspace` is the last stage's.
         """
         count = len(wanted)
         first = int(wanted[0]) if count else 0
@@ -164,42 +183,71 @@ class PassMaker:
         return parts
 
     def _make(
-        self, plan: PassPlan, rows: RowBuffers, wanted: IntArray, *, is_recorded: bool
+        self, plan: PassPlan, rows: Sequence[RowBuffers], wanted: IntArray, *, is_recorded: bool
     ) -> PassParts:
-        ops, weights, layers = self._ops, self._weights, self._layers
+        weights, layers, watch = self._weights, self._layers, self._watch
         count = len(wanted)
         chosen, mixed, logits = self._workspace.head(count)
+        begin, end = rows[0], rows[-1]
         if is_recorded and count:
-            chosen = rows.streams[wanted[0] : wanted[-1] + 1]
+            chosen = end.streams[wanted[0] : wanted[-1] + 1]
 
         def embed() -> None:
+            ops = self._stages[0].ops
             ops.begin_pass(plan)
-            ops.gather_rows(weights.embedding, rows.ids, rows.x)
-            ops.fill_streams(rows.x, rows.streams)
+            ops.gather_rows(weights.embedding, begin.ids, begin.x)
+            ops.fill_streams(begin.x, begin.streams)
 
         def head() -> None:
             if not count:
                 return
+            ops = self._stages[-1].ops
             if not is_recorded:
-                ops.take_rows(rows.streams, wanted, chosen)
+                ops.take_rows(end.streams, wanted, chosen)
             ops.hc_mix(weights.final_mix, chosen, mixed, None)
             ops.matmul([weights.output], mixed, [logits])
 
-        watch = self._watch
-        parts = [embed, head]
-        parts[1:1] = [
-            part for layer in layers for part in _layer_parts(ops, layer, plan, rows, watch)
-        ]
-        if is_recorded:
-            keep = (weights, layers, plan, rows, chosen, mixed, logits)
-            recording = ops.record(parts, keep)
-        else:
-            recording = CalledParts(parts)
+        recordings: list[tuple[Recording, int]] = []
+        keep = (weights, layers, plan, rows, chosen, mixed, logits)
+        for index, stage in enumerate(self._stages):
+            own = rows[index]
+            parts = [
+                part
+                for layer in layers[stage.first : stage.stop]
+                for part in _layer_parts(stage.ops, layer, plan, own, watch)
+            ]
+            if index:
+                parts[0] = _entered(stage.ops, plan, rows[index - 1], own, parts[0])
+            else:
+                parts.insert(0, embed)
+            if index == len(self._stages) - 1:
+                parts.append(head)
+            recording = stage.ops.record(parts, keep) if is_recorded else CalledParts(parts)
+            recordings.append((recording, len(parts)))
+        whole = recordings[0][0] if len(recordings) == 1 else StagedParts(recordings)
         if watch is not None:
-            recording = WatchedParts(
-                recording, len(layers), lambda i: watch.chosen(i, rows.x, rows.expert_ids)
-            )
-        return PassParts(recording, len(layers), logits, is_recorded)
+            whole = WatchedParts(whole, len(layers), self._look(watch, rows))
+        return PassParts(whole, len(layers), logits, is_recorded)
+
+    def _look(self, watch: ExpertWatch, rows: Sequence[RowBuffers]) -> Callable[[int], None]:
+        """What shows a layer's choice."""
+        of_layer = [
+            own
+            for stage, own in zip(self._stages, rows, strict=True)
+            for _ in range(stage.first, stage.stop)
+        ]
+        return lambda i: watch.chosen(i, of_layer[i].x, of_layer[i].expert_ids)
+
+
+def _entered(ops: Ops, plan: PassPlan, before: RowBuffers, rows: RowBuffers, part: Part) -> Part:
+    """A stage's first part, behind the streams of the stage before."""
+
+    def entered() -> None:
+        ops.begin_pass(plan)
+        ops.take_over(before.streams, rows.streams)
+        part()
+
+    return entered
 
 
 def _layer_parts(

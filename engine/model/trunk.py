@@ -58,9 +58,17 @@ class PassBuffers:
         config, limits = model.config, model.limits
         page_size = limits.page_size(config.block_ratio)
         self.max_rows = limits.max_rows if max_rows is None else min(max_rows, limits.max_rows)
-        self.workspace = Workspace(config, model.ops, self.max_rows)
+        first = Workspace(config, model.stages[0].ops, self.max_rows)
+        self._workspaces = [
+            first,
+            *(Workspace(config, s.ops, self.max_rows, first) for s in model.stages[1:]),
+        ]
         self.passes = PassMaker(
-            model.ops, model.trunk_layers, model.weights, self.workspace, model.expert_watch
+            model.stages,
+            model.trunk_layers,
+            model.weights,
+            self._workspaces[-1],
+            model.expert_watch,
         )
         self.plans = PlanBuilder(
             max_rows=self.max_rows,
@@ -71,6 +79,10 @@ class PassBuffers:
             new_arrays=model.ops.host_arrays,
         )
         self.user: object | None = None  # the newest pass that computes in them
+
+    def rows(self, num_rows: int) -> list[RowBuffers]:
+        """Activations of a pass with so many rows, of each stage."""
+        return [workspace.rows(num_rows) for workspace in self._workspaces]
 
 
 class Lane:
@@ -92,6 +104,7 @@ class Model:
         config: its sizes.
         limits: what its buffers are sized for.
         ops: the operations that compute.
+        stages: who of them computes which layers.
         mtp: the draft head, None when there is none.
         store: the state of all sequences.
         expert_watch: is told which experts each layer chooses, None = nobody.
@@ -110,6 +123,7 @@ class Model:
         self.config = config
         self.limits = limits
         self.ops = ops
+        self.stages = ops.stages(config.num_layers)
         self.mtp: MtpHead | None = None
         self.expert_watch: ExpertWatch | None = None
         self.weights = weights
@@ -127,7 +141,11 @@ class Model:
             num_tail_tokens=0 if config.ple is None else config.ple.ngram_size - 1,
             streams_shape=(config.num_streams, config.hidden_size),
         )
-        self.trunk_layers = tuple(self._make_layer(i) for i in range(config.num_layers))
+        self.trunk_layers = tuple(
+            self._make_layer(stage.ops, layer_idx)
+            for stage in self.stages
+            for layer_idx in range(stage.first, stage.stop)
+        )
         self._hash = None if config.ple is None else PleHash(config.ple)
         self.ngram_rows: NgramRows | None = None
         if self._hash is not None and table is not None:
@@ -210,7 +228,7 @@ class Model:
         self.mtp = load_mtp(
             self.config,
             self.limits,
-            self.ops,
+            self.stages[-1].ops,  # where the trunk's streams end
             self.weights,
             file if mtp_file is None else mtp_file,
             is_sidecar=mtp_file is not None,
@@ -224,8 +242,8 @@ class Model:
         layers = [layer.moe for layer in self.weights.layers]
         self.ops.finish_loading(layers, [] if self.mtp is None else [self.mtp.moe])
 
-    def _make_layer(self, layer_idx: int) -> Layer:
-        config, limits, ops, store = self.config, self.limits, self.ops, self.store
+    def _make_layer(self, ops: Ops, layer_idx: int) -> Layer:
+        config, limits, store = self.config, self.limits, self.store
         weights = self.weights.layers[layer_idx]
         pool: DeltaPool | KvPool
         if isinstance(weights.mixer, DeltaWeights):
@@ -234,15 +252,15 @@ class Model:
         else:
             pool = kv_pool(config, limits, ops)
             store.kv.append(pool)
-        ple = self._make_ple_pool(weights.ple)
+        ple = self._make_ple_pool(ops, weights.ple)
         if ple is not None and weights.ple is not None:
             store.ple.append((weights.ple, ple))
         return Layer(weights=weights, pool=pool, ple=ple)
 
-    def _make_ple_pool(self, weights: PleWeights | None) -> PlePool | None:
+    def _make_ple_pool(self, ops: Ops, weights: PleWeights | None) -> PlePool | None:
         if weights is None or self.config.ple is None:
             return None
-        return ple_pool(self.config, self.config.ple, self.limits, self.ops)
+        return ple_pool(self.config, self.config.ple, self.limits, ops)
 
     # -- sequences -------------------------------------------------------------------------------
 
@@ -310,17 +328,18 @@ class Model:
             plan = buffers.plans.build(
                 [PlannedRows(e.state, e.state.length, e.token_ids) for e in batch.entries]
             )
-            rows = buffers.workspace.rows(batch.num_rows)
+            rows = buffers.rows(batch.num_rows)
             starts = plan.seq_start.tolist()
-            self._write_rows(batch, plan, rows)
+            self._write_rows(batch, plan, rows[0])
             wanted = logit_rows([e.logits for e in batch.entries], starts)
             logits = yield from self._compute(
                 lambda: buffers.passes.parts(plan, rows, wanted),
                 lambda: _check_undisturbed(opened, buffers),
                 at_once=at_once,
             )
-            result = PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
-            self._finish(batch, rows.streams, starts)
+            streams = rows[-1].streams
+            result = PassResult(logits, wanted, streams, plan.seq_start.copy())
+            self._finish(batch, streams, starts)
             finished = True
             return result
         finally:
@@ -370,8 +389,8 @@ class Model:
             entry.state.finish_pass(part if is_small else part.copy())
 
     def workspace_rows(self, num_rows: int) -> RowBuffers:
-        """Activations of the pass under way, for looking at it between layers."""
-        return self._buffers.workspace.rows(num_rows)
+        """Activations of the pass under way, of its last stage, for looking at it between layers."""
+        return self._buffers.rows(num_rows)[-1]
 
     def _check(self, batch: Batch, buffers: PassBuffers) -> None:
         if batch.num_rows > buffers.max_rows:

@@ -6,6 +6,7 @@ projections or expert matrices fused are taken apart.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -79,16 +80,25 @@ class WeightLoader:
         config = self._config
         has_output = "output.weight" in self._tensors
         layers: list[LayerWeights] = []
-        for index, kind in enumerate(config.layer_kinds):
-            layers.append(self.layer(f"blk.{index}.", kind, self._ple(index)))
-            if progress is not None:
-                progress(index + 1, config.num_layers)
-        return TrunkWeights(
+        for stage in self._ops.stages(config.num_layers):
+            loader = self._of(stage.ops)
+            for index in range(stage.first, stage.stop):
+                kind = config.layer_kinds[index]
+                layers.append(loader.layer(f"blk.{index}.", kind, loader._ple(index)))
+                if progress is not None:
+                    progress(index + 1, config.num_layers)
+        return TrunkWeights(  # the last stage has the head
             embedding=self.table("token_embd.weight"),
-            output=self.matrix("output.weight" if has_output else "token_embd.weight"),
-            final_mix=self.mix("output_hc_", inject=False),
+            output=loader.matrix("output.weight" if has_output else "token_embd.weight"),
+            final_mix=loader.mix("output_hc_", inject=False),
             layers=tuple(layers),
         )
+
+    def _of(self, ops: Ops) -> WeightLoader:
+        """The same for these operations."""
+        loader = copy.copy(self)
+        loader._ops = ops
+        return loader
 
     def layer(self, prefix: str, kind: LayerKind, ple: PleWeights | None) -> LayerWeights:
         """One layer's weights; its tensors' names begin with `prefix`."""

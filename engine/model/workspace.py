@@ -54,11 +54,23 @@ class RowBuffers:
 class Workspace:
     """All buffers of one pass in flight."""
 
-    def __init__(self, config: ModelConfig, ops: Ops, max_rows: int) -> None:
+    def __init__(
+        self, config: ModelConfig, ops: Ops, max_rows: int, first: Workspace | None = None
+    ) -> None:
+        """Allocate.
+
+        Args:
+            config: sizes.
+            ops: what computes in it.
+            max_rows: of a pass.
+            first: of the first of several stages, whose row numbers are read here too.
+        """
         self.max_rows = max_rows
         self._config = config
         self._ops = ops
-        self._rows = _allocate(config, ops, max_rows)
+        self._rows: RowBuffers = _allocate(
+            config, ops, max_rows, None if first is None else first._rows
+        )
         self._views: dict[int, RowBuffers] = {max_rows: self._rows}
         hc, H = config.num_streams, config.hidden_size
         self._head_streams = ops.zeros((1, hc, H))
@@ -90,11 +102,14 @@ class Workspace:
         return self._head_streams[:num_rows], self._mixed[:num_rows], self._logits[:num_rows]
 
 
-def _allocate(config: ModelConfig, ops: Ops, R: int) -> RowBuffers:
+def _allocate(config: ModelConfig, ops: Ops, R: int, first: RowBuffers | None) -> RowBuffers:
     hc, H = config.num_streams, config.hidden_size
     ple_heads = config.ple.num_heads if config.ple is not None else 0
     kv_width = config.num_kv_heads * config.head_dim
-    ids, ple_rows = ops.host_arrays(((R,), np.int64), ((R, ple_heads), np.int64))
+    if first is not None:
+        ids, ple_rows = first.ids, first.ple_rows
+    else:
+        ids, ple_rows = ops.host_arrays(((R,), np.int64), ((R, ple_heads), np.int64))
     return RowBuffers(
         streams=ops.zeros((R, hc, H)),
         x=ops.zeros((R, H)),

@@ -79,6 +79,21 @@ class Limits:
             raise ValueError("limits must be positive")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """Neighbouring layers that the same operations compute, on memory of their own.
+
+    Attributes:
+        ops: the operations.
+        first: the first layer.
+        stop: the layer behind the last.
+    """
+
+    ops: Ops
+    first: int
+    stop: int
+
+
 class Ops(ABC):
     """One implementation of all operations. R rows, H hidden size, hc streams, V vocabulary."""
 
@@ -157,6 +172,14 @@ class Ops(ABC):
         """Whether memory was given up, so that a pass that lacked some is worth another try."""
         return False
 
+    def stages(self, num_layers: int) -> tuple[Stage, ...]:
+        """Who computes which layers: the first stage the embedding too, the last one the head.
+
+        A stage's weights, states and activations are made by its operations; plan and row numbers
+        (`host_arrays`) by these, for all of them.
+        """
+        return (Stage(self, 0, num_layers),)
+
     # -- passes ----------------------------------------------------------------------------------
 
     def begin_pass(self, plan: PassPlan) -> None:  # noqa: B027  # nothing to do on the host
@@ -203,6 +226,10 @@ class Ops(ABC):
             out: `[n, ...]`.
         """
         np.take(source, rows, axis=0, out=out)
+
+    def take_over(self, source: FloatArray, out: FloatArray) -> None:
+        """`out = source`, streams `[R, hc, H]` of the stage before this one."""
+        out[...] = source
 
     @abstractmethod
     def rms_norm(self, x: FloatArray, weight: FloatArray, eps: float, out: FloatArray) -> None:

@@ -73,6 +73,7 @@ class CudaOps(Ops):
         device: Device,
         settings: CudaSettings | None = None,
         launches: Callable[[Launcher, Limits], Launches] = make_launches,
+        host: HostOps | None = None,
     ) -> None:
         """Start the CPU's threads; kernels are loaded when it is known which formats there are.
 
@@ -81,6 +82,7 @@ class CudaOps(Ops):
             device: the card.
             settings: of caches and sharing.
             launches: makes what puts kernels into the stream.
+            host: the host operations, when they are another card's, who closes them.
 
         Raises:
             ResourceError: card or CPU cannot be used.
@@ -89,7 +91,8 @@ class CudaOps(Ops):
         self.limits = limits
         self.settings = CudaSettings() if settings is None else settings
         self._closed = False
-        self.host = HostOps(limits)
+        self._owns_host = host is None
+        self.host = HostOps(limits) if host is None else host
         self.num_threads = self.host.num_threads
         self._types: set[GgmlType] = set()  # of the model's matrices
         self._launcher = Launcher(device)
@@ -160,6 +163,14 @@ class CudaOps(Ops):
     def host_arrays(self, *parts: tuple[tuple[int, ...], npt.DTypeLike]) -> list[npt.NDArray[Any]]:
         """Pinned arrays of one block."""
         return self._host_arrays.new_block(parts)
+
+    def share_block(self, owner: CudaOps, array: AnyArray) -> None:
+        """Read a block of another card's host arrays too: the one that holds the array."""
+        self._host_arrays.share(owner._host_arrays, array)
+
+    def holds(self, array: FloatArray) -> bool:
+        """Whether an array lies on this card."""
+        return on_card(array).space is self._space
 
     def finish_loading(self, layers: Sequence[MoeWeights], draft: Sequence[MoeWeights]) -> None:
         """Load the kernels, and take what is left of the card's memory for experts.
@@ -256,7 +267,8 @@ class CudaOps(Ops):
         self.moe_work.close()
         self._launcher.release()
         self._host_arrays.close()
-        self.host.close()
+        if self._owns_host:
+            self.host.close()
         self.device.close()
 
     def commit_states(

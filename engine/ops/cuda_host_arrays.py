@@ -26,6 +26,7 @@ class _Block:
     pinned: PinnedMemory
     start: int  # address on the host
     mirror: DeviceArray | None = None
+    is_own: bool = True  # else another card's operations unlock it
 
     @property
     def num_bytes(self) -> int:
@@ -55,16 +56,29 @@ class HostArrays:
             end += -(-size // _ALIGNMENT) * _ALIGNMENT
         pinned = self._space.device.pinned(max(end, _ALIGNMENT))
         pinned.array[...] = 0
-        block = _Block(pinned, _address(pinned.array))
-        place = bisect.bisect(self._starts, block.start)
-        self._starts.insert(place, block.start)
-        self._blocks.insert(place, block)
+        self._add(_Block(pinned, _address(pinned.array)))
         return [
             pinned.array[at : at + math.prod(shape) * np.dtype(dtype).itemsize]
             .view(dtype)
             .reshape(shape)
             for at, (shape, dtype) in zip(offsets, parts, strict=True)
         ]
+
+    def share(self, owner: HostArrays, array: AnyArray) -> None:
+        """Take in another card's block that holds the array: it has a mirror on this card too.
+
+        Raises:
+            ValueError: the array lies in none of the owner's blocks.
+        """
+        block = owner._find(array)
+        if block is None:
+            raise ValueError("the array is not one of these operations' host arrays")
+        self._add(_Block(block.pinned, block.start, is_own=False))
+
+    def _add(self, block: _Block) -> None:
+        place = bisect.bisect(self._starts, block.start)
+        self._starts.insert(place, block.start)
+        self._blocks.insert(place, block)
 
     def holds(self, array: AnyArray) -> bool:
         """Whether the array lies in one of the blocks."""
@@ -98,7 +112,8 @@ class HostArrays:
     def close(self) -> None:
         """Unlock the memory; the arrays must not be used any more."""
         for block in self._blocks:
-            block.pinned.free()
+            if block.is_own:
+                block.pinned.free()
         self._blocks.clear()
         self._starts.clear()
 
