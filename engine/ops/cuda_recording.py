@@ -8,9 +8,11 @@ and functions. Replaying it enters Python once for each of them, which is once o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 
+from engine.core.errors import EngineError
 from engine.device.base import Graph, Stream
 from engine.ops.recording import Part, Recording
 
@@ -52,12 +54,13 @@ class Steps:
         try:
             for part in parts:
                 self._stream.begin_capture()
-                try:
-                    part()
-                finally:
-                    self._cut()
+                part()
+                self._cut()
                 starts.append(len(steps))
         except BaseException:
+            # The capture may be over already: what ended it says more than that.
+            with contextlib.suppress(EngineError):
+                self._stream.end_capture().free()
             for graph in self._graphs:
                 graph.free()
             raise

@@ -17,6 +17,7 @@ from engine.device.array import DeviceArray
 from engine.device.base import (
     Arguments,
     Device,
+    DeviceError,
     DeviceInfo,
     DeviceMemoryError,
     Event,
@@ -138,7 +139,8 @@ class PlainStream(Stream):
         self._captured = []
 
     def end_capture(self) -> Graph:
-        assert self._captured is not None
+        if self._captured is None:
+            raise DeviceError("The stream does not capture.")
         calls, self._captured = self._captured, None
         return PlainGraph(calls)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.device.base import DeviceMemoryError
 from engine.ops.cuda_recording import CudaRecording, Steps
 from engine.ops.cuda_settings import CudaSettings
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
@@ -81,6 +82,23 @@ def test_a_part_that_fails_while_it_is_recorded_leaves_the_stream_usable():
     recording = CudaRecording(log.steps, [fails], (), lambda: 0)
     with pytest.raises(ValueError, match="no"):
         recording.run(0, 1)
+    log.done.clear()
+    log.part("1", has_host=True)
+    assert log.done == ["c1", "h1", "C1"]
+
+
+def test_a_card_without_room_for_a_graph_says_so_and_leaves_the_stream_usable(monkeypatch):
+    log = Log()
+    end = log.stream.end_capture
+
+    def full():
+        end()
+        raise DeviceMemoryError("no room")
+
+    monkeypatch.setattr(log.stream, "end_capture", full)
+    with pytest.raises(DeviceMemoryError, match="no room"):
+        log.record().run(0, 3)
+    monkeypatch.undo()
     log.done.clear()
     log.part("1", has_host=True)
     assert log.done == ["c1", "h1", "C1"]
