@@ -21,7 +21,7 @@ from engine.core.errors import ModelFileError
 from engine.core.ggml_types import GgmlType
 from engine.core.kv_type import KvType
 from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
-from engine.device.base import Device, Stream
+from engine.device.base import Device, DeviceError, Stream
 from engine.gguf.reader import Tensor
 from engine.kernels.cuda_compile import kernel_files
 from engine.ops.base import ChoiceCounter, FloatArray, IntArray, Limits, Ops, no_kernel_message
@@ -263,8 +263,11 @@ class CudaOps(Ops):
         if self._closed:
             return
         self._closed = True
-        self.device.synchronize()
-        self.moe_work.close()
+        try:
+            self.device.synchronize()
+            self.moe_work.close()
+        except DeviceError as error:  # it is lost, and what it holds with it
+            _log.warning("the card gives nothing back: %s", error)
         self._launcher.release()
         self._host_arrays.close()
         if self._owns_host:

@@ -70,6 +70,11 @@ class Channel:
         except OSError:
             self._end_process(0)  # nobody listens any more
 
+    def end_with(self, message: Message) -> None:
+        """Say why, and end the process at once, whatever it is in the middle of."""
+        self.send(message)
+        self._end_process(1)
+
     def _read(self) -> None:
         try:
             while line := self._source.readline(MAX_LINE_BYTES + 2):

@@ -40,6 +40,7 @@ from engine.worker.messages import (
     StatusQuery,
 )
 from engine.worker.outbox import Outbox
+from engine.worker.stall_watch import StallWatch
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class Worker:
         self._scheduler: Scheduler | None = None
         self._process = psutil.Process()
         self._guard: MemoryGuard | None = None
+        self._stalls: StallWatch | None = None  # of a graphics card, when one computes
         self._is_quitting = False
         self._outbox = Outbox(channel.send)
 
@@ -97,6 +99,7 @@ class Worker:
             if scheduler is None or not scheduler.has_work:
                 self._obey(self._channel.commands.get())
             else:
+                self._beat()
                 self._obey_all()
                 if not self._is_quitting:
                     scheduler.step()
@@ -106,6 +109,8 @@ class Worker:
         """Give the model's memory back."""
         if self._guard is not None:
             self._guard.close()
+        if self._stalls is not None:
+            self._stalls.close()
         if self._loaded is not None:
             self._loaded.close()
 
@@ -118,7 +123,20 @@ class Worker:
                 return
             self._obey(command)
 
+    def _beat(self) -> None:
+        if self._stalls is not None:
+            self._stalls.beat()
+
+    def _stalled(self, silent_s: float) -> None:
+        """End this process, which hangs in the driver; called in another thread."""
+        sentence = (
+            f"The graphics card has not answered for {silent_s:.0f} seconds; the model is started again. "
+            "If this comes back, install a newer driver, or let the processor compute (setting: ops)."
+        )
+        self._channel.end_with(Failed("gpu_stalled", sentence, {"seconds": round(silent_s)}))
+
     def _between_layers(self) -> None:
+        self._beat()
         self._outbox.flush()
         self._obey_all()
         self._give_back_if_low()
@@ -210,6 +228,9 @@ class Worker:
             lambda: self._channel.commands.put(StatusQuery()),
         )
         self._guard.start()
+        if self._loaded.ops.name == "cuda":
+            self._stalls = StallWatch(self._stalled)
+            self._stalls.start()
         ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)
         self._send(ready)
