@@ -128,12 +128,25 @@ class ExpertReader:
             self._counts.add(layer_idx, expert_ids)
         if not self.asks:
             return
-        wanted = np.unique(expert_ids)
-        wanted = wanted[wanted >= 0]
+        wanted = _distinct(expert_ids)
         self._judge(layer_idx, wanted)
         self._fetch(layer_idx, wanted)
         if layer_idx + 1 < len(self._experts.layers):
             self._ask_ahead(layer_idx + 1, x)
+
+    def will_read(self, layer_idx: int, expert_ids: npt.NDArray[np.integer]) -> None:
+        """Have some experts of a layer read, where others are not wanted of the file: a card holds them.
+
+        Neither counts nor guesses.
+
+        Args:
+            layer_idx: of the layer.
+            expert_ids: of any shape; negative ones are none.
+
+        Raises:
+            ModelFileError: the file cannot be read.
+        """
+        self._fetch(layer_idx, _distinct(expert_ids))
 
     def close(self) -> None:
         """End the other thread."""
@@ -214,3 +227,8 @@ class ExpertReader:
             code="file_unreadable",
             params={"file": name},
         )
+
+
+def _distinct(expert_ids: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+    wanted = np.unique(expert_ids)
+    return wanted[wanted >= 0]

@@ -161,6 +161,15 @@ class Ops(ABC):
         del counter
         return False
 
+    def watch_reads(self, watch: ChoiceCounter | None) -> bool:
+        """Say which experts will be read where they lie in the file; False where the model knows.
+
+        Args:
+            watch: is told a layer's number and its experts, negative ones being none, just before.
+        """
+        del watch
+        return False
+
     def tune(self, settings: Mapping[str, float]) -> None:  # noqa: B027  # nothing to tune here
         """Settings of the run config that hold from the next pass on, until the next call.
 

@@ -202,6 +202,11 @@ class CudaOps(Ops):
         self.moe_work.counter = counter
         return True
 
+    def watch_reads(self, watch: ChoiceCounter | None) -> bool:
+        """Of the layers, what the CPU computes and what is copied to the card."""
+        self.moe_work.read_watch = watch
+        return True
+
     def tune(self, settings: Mapping[str, float]) -> None:
         """`pcie_frac` can be tuned."""
         self.moe_work.set_pcie_frac(settings.get("pcie_frac", self.settings.pcie_frac))

@@ -142,6 +142,7 @@ class CudaExperts:
     Attributes:
         memory: where they lie; None before `prepare`.
         counter: is told what the model's layers choose.
+        read_watch: is told which experts the host is about to read in the file.
         times: of the host's share.
     """
 
@@ -162,6 +163,7 @@ class CudaExperts:
         self._settings = settings
         self.memory: ExpertMemory | None = None
         self.counter: ChoiceCounter | None = None
+        self.read_watch: ChoiceCounter | None = None
         self.times = HostTimes()
         self._layers: dict[int, _Layer] = {}
         self._rows: dict[tuple[int, int, int], _HostRows] = {}  # by R, K, H
@@ -404,6 +406,12 @@ class CudaExperts:
         rows.missing[slot_of[rows.ids] >= 0] = -1
         self._noted = (memory, layer.index, rows.ids)
         self._saw_trunk = self._saw_trunk or layer.index < self._num_trunk
+        self._will_read(layer, rows.missing)
+
+    def _will_read(self, layer: _Layer, expert_ids: npt.NDArray[np.integer]) -> None:
+        """Say which experts of a layer come from the file now."""
+        if self.read_watch is not None and layer.index < self._num_trunk:
+            self.read_watch(layer.index, expert_ids)
 
     def _note(self) -> None:
         """Count the choice of the layer before: the card is busy now, and this costs nothing."""
@@ -474,6 +482,7 @@ class CudaExperts:
             self._turn = 1 - self._turn
             half.is_free.synchronize()  # the row of slots is read until then
             bank = half.bank(layer.source)
+            self._will_read(layer, group)
             mover.put_all(layer.source, group.tolist(), bank)
             mover.stream.record(half.filled)
             row[...] = -1

@@ -121,6 +121,15 @@ class SplitOps(CudaOps):
             )
         return True
 
+    def watch_reads(self, watch: ChoiceCounter | None) -> bool:
+        """Of all cards' layers, by the model's numbers."""
+        super().watch_reads(watch)
+        for stage in self._stages[1:]:
+            stage.ops.watch_reads(
+                None if watch is None else functools.partial(_count, watch, stage.first)
+            )
+        return True
+
     def make_room(self) -> bool:
         """Give up a part of the slots on every card: nobody says which one has run out."""
         made = [super().make_room(), *(card.make_room() for card in self._others)]

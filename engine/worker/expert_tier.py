@@ -173,6 +173,12 @@ def open_expert_tier(
             pages_ahead=system_pages(can_look=can_look),
         )
         model.watch_experts(reader)
+    elif plan.looks_ahead and experts.num_experts:
+        # The card's operations decide what is computed where, and say what the host will read of the file.
+        reader = ExpertReader(experts, pages, kept_mask)
+        if not model.ops.watch_reads(reader.will_read):
+            reader.close()
+            reader = None
     return ExpertTier(
         reader,
         result,

@@ -17,11 +17,15 @@ from engine.core.gguf_header import read_model_header
 from engine.core.machine import probe_machine
 from engine.core.placement import Tier, place_on_cpu, read_every_token
 from engine.decode.generate import generate
+from engine.ops.cuda import CudaOps
+from engine.ops.cuda_settings import CudaSettings
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from engine.worker import expert_tier
 from engine.worker.loading import load_model
 from engine.worker.messages import SamplingParams
 from tests.support.experts_last import write_with_experts_last
+from tests.support.plain_device import PlainDevice
+from tests.support.plain_launches import plain_launches
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 PROMPT = [(31 * i + 7) % 4000 for i in range(70)]
@@ -189,6 +193,31 @@ def test_a_draft_head_in_a_file_of_its_own_is_kept_too_and_placed(monkeypatch, c
         assert np.array_equal(computed, logits_of(plain, vocab_size=384))
     finally:
         plain.close()
+
+
+def test_with_a_card_the_disk_is_asked_for_what_the_card_does_not_hold(monkeypatch):
+    asked = []
+    real = expert_tier.ExpertReader.will_read
+
+    def will_read(self, layer_idx, expert_ids):
+        asked.append((layer_idx, expert_ids.copy()))
+        real(self, layer_idx, expert_ids)
+
+    monkeypatch.setattr(expert_tier.ExpertReader, "will_read", will_read)
+
+    def card(name, limits, settings=None):
+        return CudaOps(limits, PlainDevice(1 << 28), CudaSettings(cache_bytes=0), plain_launches)
+
+    monkeypatch.setattr("engine.worker.loading.make_ops", card)
+    loaded = load(expert_look_ahead="on")
+    try:
+        logits_of(loaded)
+        (tier,) = [one for one in loaded.disk_reads() if one.tier == "experts"]
+    finally:
+        loaded.close()
+    assert {layer for layer, _ in asked} == {0, 1, 2, 3}
+    if sys.platform.startswith("linux"):
+        assert tier.reads + tier.hits > 0
 
 
 def test_counts_are_learned_and_saved_and_decide_what_a_budget_keeps(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import gc
 import numpy as np
 import pytest
 
+from engine.core.errors import ModelFileError
 from engine.device.base import DeviceMemoryError
 from engine.model.mtp import DraftEntry
 from engine.model.trunk import Model
@@ -221,6 +222,19 @@ def test_counts_of_earlier_answers_choose_the_slots():
     assert sum(num_slots(model)) == 3
 
 
+@pytest.mark.parametrize("copy_bytes", [0, 400_000, 1 << 30])
+def test_experts_in_locked_memory_give_the_same_bits(copy_bytes, caplog):
+    whole = decoded(load(CudaSettings()), 40)
+    settings = CudaSettings(
+        cache_bytes=0, pcie_frac=1.0, pins_experts=True, pinned_copy_bytes=copy_bytes
+    )
+    model = load(settings)  # this card locks nothing in place
+    np.testing.assert_array_equal(decoded(model, 40), whole)
+    np.testing.assert_array_equal(decoded(model, 1), decoded(load(CudaSettings()), 1))
+    assert caplog.text.count("refuses to lock the experts") == 1
+    ops_of(model).close()
+
+
 @pytest.mark.parametrize("chunk", [1, 40])
 def test_the_share_of_copies_can_be_changed_while_the_model_is_loaded(chunk):
     whole = decoded(load(CudaSettings()), chunk)
@@ -276,3 +290,67 @@ def test_passes_of_a_draft_head_do_not_count_as_rounds():
     model.mtp.forward([DraftEntry(sequence, result.streams.copy(), [2, 3, 4])])
     model.mtp.forward([DraftEntry(sequence, result.streams.copy()[-1:], [4])])
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("chunk", [1, 40])
+@pytest.mark.parametrize("pcie_frac", [0.0, 0.4])
+def test_every_expert_that_is_read_in_the_file_is_told_before(monkeypatch, pcie_frac, chunk):
+    settings = CudaSettings(
+        cache_bytes=expert_bytes() // 3 + 60_000,
+        ring_experts=3,
+        pcie_frac=pcie_frac,
+        host_rows=8,
+    )
+    model = load(settings)
+    plain = decoded(model, chunk)
+    work = ops_of(model).moe_work
+    memory = work.memory
+    assert memory is not None
+    told: set[tuple[int, int]] = set()
+    read: list[tuple[int, int]] = []
+    unexpected: list[tuple[int, int]] = []
+
+    def note(layer_idx: int, experts: np.ndarray) -> None:
+        found = [(layer_idx, int(one)) for one in np.unique(experts) if one >= 0]
+        read.extend(found)
+        unexpected.extend(one for one in found if one not in told)
+
+    layers = {id(layer.host): layer.index for layer in work._layers.values()}
+    sources = {id(layer.source): layer.index for layer in work._layers.values()}
+    compute, copy = work._host.experts, memory.mover.put_all
+
+    def computed(weights, x, ids, *more):
+        note(layers[id(weights)], ids)
+        compute(weights, x, ids, *more)
+
+    def copied(source, experts, bank):
+        note(sources[id(source)], np.array(experts))
+        copy(source, experts, bank)
+
+    monkeypatch.setattr(work._host, "experts", computed)
+    monkeypatch.setattr(memory.mover, "put_all", copied)
+
+    def tell(layer_idx: int, experts: np.ndarray) -> None:
+        told.update((layer_idx, int(one)) for one in experts.reshape(-1) if one >= 0)
+
+    assert ops_of(model).watch_reads(tell)
+    # Which processor computes an expert changes meanwhile, and with it the rounding.
+    assert np.abs(decoded(model, chunk) - plain).max() < 1e-4
+    assert len({layer for layer, _ in read}) == 4
+    assert unexpected == []
+    assert len(told) < 4 * 16  # what the card holds is not told
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_that_pass_and_the_next_one_is_right():
+    model = load(CudaSettings(cache_bytes=0, host_rows=8))
+    plain = decoded(model, 1)
+
+    def fail(layer_idx: int, experts: np.ndarray) -> None:
+        if layer_idx == 2:
+            raise ModelFileError("The drive is gone.")
+
+    ops_of(model).watch_reads(fail)
+    with pytest.raises(ModelFileError, match="drive is gone"):
+        decoded(model, 1)
+    ops_of(model).watch_reads(None)
+    assert np.array_equal(decoded(model, 1), plain)
