@@ -3,7 +3,8 @@
     slot:  gate rows | up rows | down rows      each as in the file, begun at a multiple of 256 bytes
 
 The same layout serves the slots of the cache and the ring through which experts pass that have none, so
-kernels do not know which of them they read. Copies run in a stream of their own beside the kernels.
+kernels do not know which of them they read. Copies run in a stream of their own beside the kernels: from
+locked memory as they are (`expert_pins.py`), else through pinned buffers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from engine.core.errors import ResourceError
 from engine.device.array import DeviceArray
 from engine.device.base import Device, Event, PinnedMemory, Stream
+from engine.memory.expert_pins import ExpertPins
 
 ByteArray = npt.NDArray[np.uint8]
 
@@ -115,14 +117,27 @@ class ExpertMover:
         num_bytes: what was copied so far.
     """
 
-    def __init__(self, device: Device, most_slot_bytes: int, num_staged: int = _NUM_STAGED) -> None:
+    def __init__(
+        self,
+        device: Device,
+        most_slot_bytes: int,
+        num_staged: int = _NUM_STAGED,
+        pins: ExpertPins | None = None,
+    ) -> None:
         """Provide buffers.
+
+        Args:
+            device: the card.
+            most_slot_bytes: of the largest expert.
+            num_staged: buffers.
+            pins: experts that need none; closed with this.
 
         Raises:
             ResourceError: the system locks no memory at all.
         """
         self.stream: Stream = device.new_stream()
         self.num_bytes = 0
+        self._pins = pins
         self._next = 0
         self._pool = ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1), "experts")
         self._staged: list[_Staged] = []
@@ -138,8 +153,10 @@ class ExpertMover:
     def put(self, source: ExpertSource, expert: int, address: int) -> None:
         """Put the copying of an expert to a slot at this address into the stream.
 
-        The bytes are read from the host's memory before this returns.
+        The bytes are read from the host's memory before this returns, unless that is locked.
         """
+        if self._send_locked(source, expert, address):
+            return
         staged = self._take()
         _fill(staged.pinned.array, source, expert)
         self._send(staged, source, address)
@@ -150,6 +167,7 @@ class ExpertMover:
 
     def put_many(self, wanted: Sequence[tuple[ExpertSource, int, int]]) -> None:
         """`put` of several, each with its source, number and address; several threads read them."""
+        wanted = [one for one in wanted if not self._send_locked(*one)]
         batch = max(1, len(self._staged) // 2)  # buffers are filled while others are on their way
         for start in range(0, len(wanted), batch):
             part = wanted[start : start + batch]
@@ -169,6 +187,16 @@ class ExpertMover:
         staged.is_free.synchronize()
         return staged
 
+    def _send_locked(self, source: ExpertSource, expert: int, address: int) -> bool:
+        """Copy an expert from where it lies; whether that is possible."""
+        parts = None if self._pins is None else self._pins.parts_of(source, expert)
+        if parts is None:
+            return False
+        for part, offset in zip(parts, source.layout.offsets, strict=True):
+            self.stream.upload(address + offset, part)
+            self.num_bytes += part.nbytes
+        return True
+
     def _send(self, staged: _Staged, source: ExpertSource, address: int) -> None:
         num_bytes = source.layout.offsets[2] + source.layout.sizes[2]
         self.stream.upload(address, staged.pinned.array[:num_bytes])
@@ -179,6 +207,8 @@ class ExpertMover:
         """Unlock the buffers; nothing may be on its way."""
         self.stream.synchronize()
         self._pool.shutdown()
+        if self._pins is not None:
+            self._pins.close()
         for staged in self._staged:
             staged.pinned.free()
         self._staged.clear()

@@ -19,6 +19,7 @@ from engine.device.array import ArraySpace, DeviceArray
 from engine.device.base import DeviceMemoryError, Event
 from engine.memory.expert_bank import Bank, ExpertMover, ExpertSource
 from engine.memory.expert_cache import Counts, ExpertCache, Swap, slots_for
+from engine.memory.expert_pins import ExpertPins
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class ExpertMemory:
         ring_experts: int,
         most_swaps: int,
         rounds_between_swaps: int,
+        pins: ExpertPins | None = None,
     ) -> None:
         """Provide the ring; `take` provides the slots.
 
@@ -87,6 +89,7 @@ class ExpertMemory:
             ring_experts: slots of each half of the ring, fewer where there is no room.
             most_swaps: exchanged at a time.
             rounds_between_swaps: rounds between two such times.
+            pins: experts in locked memory.
         """
         self._space = space
         self._device = space.device
@@ -99,7 +102,7 @@ class ExpertMemory:
         self.generation = 0
         self.is_dirty = True
         self.most_slot_bytes = max((s.layout.slot_bytes for s in sources), default=0)
-        self.mover = ExpertMover(self._device, self.most_slot_bytes)
+        self.mover = ExpertMover(self._device, self.most_slot_bytes, pins=pins)
         space.stream.synchronize()  # memory that is used again belongs to copies from here on
         self.ring = self._new_ring(ring_experts)
         self.cache = self._empty_cache(None)

@@ -28,6 +28,7 @@ from engine.device.array import DeviceArray
 from engine.device.base import Event
 from engine.memory.expert_bank import Bank, ExpertSource
 from engine.memory.expert_memory import ExpertMemory, RingHalf
+from engine.memory.expert_pins import ExpertPins
 from engine.ops.base import ChoiceCounter
 from engine.ops.cuda_host_arrays import HostArrays
 from engine.ops.cuda_launch import Launcher
@@ -189,6 +190,9 @@ class CudaExperts:
         self._layers.clear()
         self._num_trunk = len(groups) - num_draft
         sources = [_source(group) for group in groups]
+        pins = None
+        if settings.pins_experts:
+            pins = ExpertPins(self._launcher.device, sources, settings.pinned_copy_bytes)
         self.memory = ExpertMemory(
             self._launcher.space,
             sources,
@@ -196,6 +200,7 @@ class CudaExperts:
             ring_experts=settings.ring_experts,
             most_swaps=settings.most_swaps,
             rounds_between_swaps=settings.rounds_between_swaps,
+            pins=pins,
         )
         most = max((source.num_experts for source in sources), default=1)
         (self._slot_table,) = self._host_arrays.new_block([((len(groups), most), np.int32)])

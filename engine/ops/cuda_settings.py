@@ -25,6 +25,9 @@ class CudaSettings:
             recorded, for the ring needs the host between its launches.
         most_swaps: experts that the cache exchanges at a time.
         rounds_between_swaps: decode windows between two such times.
+        pins_experts: lock the host's memory of experts, so that copies need no buffers; they must
+            stay in memory.
+        pinned_copy_bytes: most bytes of locked copies, where memory cannot be locked in place.
         counts: for each layer `[E]`, how often each expert was used before; None = not known.
     """
 
@@ -35,6 +38,8 @@ class CudaSettings:
     host_rows: int = 16
     most_swaps: int = MOST_SWAPS
     rounds_between_swaps: int = ROUNDS_BETWEEN_SWAPS
+    pins_experts: bool = False
+    pinned_copy_bytes: int = 0
     counts: Sequence[npt.NDArray[np.float32]] | None = None
 
     def __post_init__(self) -> None:

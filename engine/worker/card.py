@@ -7,12 +7,19 @@ import logging
 import numpy as np
 import numpy.typing as npt
 
-from engine.core.config import OpsName, RunConfig
+from engine.core.config import ExpertMode, OpsName, RunConfig
 from engine.core.errors import EngineError
 from engine.core.gguf_header import ModelHeader
 from engine.core.gpu import probe_gpus
+from engine.core.machine import probe_machine
 from engine.core.model_config import ModelConfig
-from engine.core.placement_hybrid import GPU_ENGINE, VRAM_RESERVE_DISPLAY_BYTES, reserve_bytes
+from engine.core.model_numbers import numbers_of_header
+from engine.core.placement_hybrid import (
+    COMFORT_BYTES,
+    GPU_ENGINE,
+    VRAM_RESERVE_DISPLAY_BYTES,
+    reserve_bytes,
+)
 from engine.core.settings import load_settings
 from engine.memory.expert_counts import FOLDER, model_key, open_counts
 from engine.ops.cuda_settings import CudaSettings
@@ -32,8 +39,18 @@ def card_settings(config: RunConfig, header: ModelHeader) -> CudaSettings:
         cache_bytes=None if wanted is None else wanted << 20,
         reserve_bytes=_reserve(config),
         pcie_frac=config.pcie_frac,
+        pins_experts=config.expert_mode is ExpertMode.RESIDENT,
+        pinned_copy_bytes=_room_for_copies(config, header),
         counts=_known_counts(config, header),
     )
+
+
+def _room_for_copies(config: RunConfig, header: ModelHeader) -> int:
+    """RAM for a second copy of experts, beside the first one and what everything else takes."""
+    if config.expert_mode is not ExpertMode.RESIDENT:
+        return 0
+    experts = numbers_of_header(header, config).expert_bytes
+    return max(0, probe_machine().ram_available_bytes - COMFORT_BYTES - experts)
 
 
 def _reserve(config: RunConfig) -> int:

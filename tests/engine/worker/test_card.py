@@ -112,6 +112,12 @@ def test_settings_come_from_the_config_and_the_reserve_from_the_card(monkeypatch
         config(OpsName.CUDA, pcie_frac=0.25, expert_vram_mib=3, vram_reserve_mib=9), header
     )
     assert (given.pcie_frac, given.cache_bytes, given.reserve_bytes) == (0.25, 3 << 20, 9 << 20)
+    assert not given.pins_experts
+    resident = config(OpsName.CUDA, expert_mode="resident")
+    monkeypatch.setattr(card, "COMFORT_BYTES", 0)
+    given = card_settings(resident, header)
+    assert given.pins_experts
+    assert given.pinned_copy_bytes > 0
     reserves = []
     for display in (False, True, None):
         found = GpuReport(cards=(Gpu(0, "card", 12 << 30, 11 << 30, has_display=display),))
