@@ -2124,6 +2124,10 @@
         <translation>KV 缓存格式</translation>
     </message>
     <message>
+        <source>Tokens on the graphics card</source>
+        <translation>显卡上保留的 token 数</translation>
+    </message>
+    <message>
         <source>Projections as Q8_0</source>
         <translation>投影使用 Q8_0</translation>
     </message>
@@ -2432,8 +2436,12 @@
         <translation>`direct` 保留在内存中的 n-gram 表行数，每行约 95 字节。</translation>
     </message>
     <message>
-        <source>Number format of the KV cache.</source>
-        <translation>KV 缓存的数字格式。</translation>
+        <source>Number format of the KV cache; `i8` takes about half of what `f16` does, and needs a graphics card that computes.</source>
+        <translation>KV 缓存的数字格式；`i8` 约占 `f16` 的一半，需要用显卡计算。</translation>
+    </message>
+    <message>
+        <source>Tokens whose keys and values stay in graphics memory; those of all others lie in RAM, where the card reads them over the bus. Default: those of one full context, as far as everything else leaves room for them; more only where all experts fit too.</source>
+        <translation>键和值保留在显存中的 token 数；其余 token 的键和值放在内存中，由显卡通过总线读取。默认：一个完整上下文，但不超过其他部分留下的空间；只有全部专家也放得下时才会更多。</translation>
     </message>
     <message>
         <source>Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: faster, with a small change of the output; takes memory of its own and some seconds.</source>

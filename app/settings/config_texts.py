@@ -33,6 +33,7 @@ LABELS = {
     "expert_vram_mib": QT_TRANSLATE_NOOP("RunConfig", "Graphics memory for experts (MiB)"),
     "vram_reserve_mib": QT_TRANSLATE_NOOP("RunConfig", "Graphics memory left to others (MiB)"),
     "kv_type": QT_TRANSLATE_NOOP("RunConfig", "KV cache format"),
+    "kv_vram_tokens": QT_TRANSLATE_NOOP("RunConfig", "Tokens on the graphics card"),
     "requant": QT_TRANSLATE_NOOP("RunConfig", "Projections as Q8_0"),
     "prompt_chunk": QT_TRANSLATE_NOOP("RunConfig", "Prompt chunk"),
     "parallel": QT_TRANSLATE_NOOP("RunConfig", "Requests at once"),
@@ -181,7 +182,14 @@ DESCRIPTIONS = (
         "RunConfig",
         "Rows of the n-gram table that `direct` keeps in memory, about 95 bytes each.",
     ),
-    QT_TRANSLATE_NOOP("RunConfig", "Number format of the KV cache."),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Number format of the KV cache; `i8` takes about half of what `f16` does, and needs a graphics card that computes.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Tokens whose keys and values stay in graphics memory; those of all others lie in RAM, where the card reads them over the bus. Default: those of one full context, as far as everything else leaves room for them; more only where all experts fit too.",
+    ),
     QT_TRANSLATE_NOOP(
         "RunConfig",
         "Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: faster, with a small change of the output; takes memory of its own and some seconds.",

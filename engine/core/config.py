@@ -192,7 +192,17 @@ class RunConfig(BaseModel):
         description="Graphics memory in MiB that is left to other programs. Default: 700, or 1500 where a "
         "screen may hang on the card.",
     )
-    kv_type: KvType = Field(default=KvType.F16, description="Number format of the KV cache.")
+    kv_type: KvType = Field(
+        default=KvType.F16,
+        description="Number format of the KV cache; `i8` takes about half of what `f16` does, and needs a "
+        "graphics card that computes.",
+    )
+    kv_vram_tokens: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Tokens whose keys and values stay in graphics memory; those of all others lie in RAM, "
+        "where the card reads them over the bus. Default: those of one full context, as far as "
+        "everything else leaves room for them; more only where all experts fit too.",
+    )
     requant: bool = Field(
         default=False,
         description="Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: "

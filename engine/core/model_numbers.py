@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from engine.core.catalog import Catalog, CatalogModel
 from engine.core.config import RunConfig
 from engine.core.gguf_header import ModelHeader
+from engine.core.kv_type import KvType
+from engine.core.model_config import LayerKind, ModelConfig
 from engine.core.placement import (
     COPIED_EXPERTS,
     EXPERTS,
@@ -45,6 +47,8 @@ class ModelNumbers:
         row_bytes: tables of which a token reads some rows (n-grams, embedding).
         mtp_bytes: the draft layer.
         kv_token_bytes: keys, values and index keys of one token.
+        kv_pooled_token_bytes: of these, its share of pooled index keys, which a card holds for all tokens.
+        kv_vram_tokens: tokens whose keys and values are to stay on a card; None = as many as fit.
         state_bytes: recurrent states of one sequence.
         parallel: sequences that run together.
         workspace_bytes: activations and logits.
@@ -59,6 +63,8 @@ class ModelNumbers:
     row_bytes: int
     mtp_bytes: int
     kv_token_bytes: int
+    kv_pooled_token_bytes: int
+    kv_vram_tokens: int | None
     state_bytes: int
     parallel: int
     workspace_bytes: int
@@ -92,8 +98,8 @@ def numbers_of_catalog(
     checkpoint = catalog.mtp_checkpoints.get(mtp.checkpoint or "") if mtp is not None else None
     kv_type = config.kv_type
     per_token = 2 * shape.kv_heads * (shape.head_size * kv_type.value_bytes + kv_type.scale_bytes)
-    index_keys = shape.index_key_size + shape.index_key_size // max(shape.block_ratio, 1)
-    per_token += index_keys * kv_type.index_bytes
+    pooled = shape.index_key_size // max(shape.block_ratio, 1)
+    per_token += (shape.index_key_size + pooled) * kv_type.index_bytes
     rows = config.prompt_chunk * shape.hidden_size
     dense = model.needs.dense_bytes
     embedding = int(shape.vocab_size * shape.hidden_size * _EMBEDDING_BYTES)
@@ -107,6 +113,8 @@ def numbers_of_catalog(
         row_bytes=model.needs.ngram_bytes + embedding,
         mtp_bytes=checkpoint.file_bytes if checkpoint is not None else 0,
         kv_token_bytes=per_token * shape.kv_layers,
+        kv_pooled_token_bytes=pooled * kv_type.index_bytes * shape.kv_layers,
+        kv_vram_tokens=config.kv_vram_tokens,
         state_bytes=_STATE_BYTES_PER_WEIGHT * shape.layers * shape.hidden_size**2,
         parallel=config.parallel,
         workspace_bytes=4 * (_WORKSPACE_VALUES * rows + logits),
@@ -141,9 +149,16 @@ def numbers_of_header(header: ModelHeader, config: RunConfig | None = None) -> M
         row_bytes=rows,
         mtp_bytes=sizes["MTP layer"],
         kv_token_bytes=-(-kv_page_bytes(model, config.kv_type, page_tokens) // page_tokens),
+        kv_pooled_token_bytes=_pooled_bytes(model, config.kv_type),
+        kv_vram_tokens=config.kv_vram_tokens,
         state_bytes=state_bytes(model),
         parallel=config.parallel,
         workspace_bytes=workspace_bytes(model, config),
         vocabulary_bytes=vocabulary_bytes(model.vocab_size),
         trained_context=model.context_length,
     )
+
+
+def _pooled_bytes(model: ModelConfig, kv_type: KvType) -> int:
+    layers = sum(kind is LayerKind.ATTENTION for kind in model.layer_kinds) + model.num_mtp_layers
+    return -(-model.index_dim // model.block_ratio) * kv_type.index_bytes * layers

@@ -82,6 +82,7 @@ class _VramPlan:
     slots: int
     parallel: int
     notes: tuple[Note, ...]
+    far_pages: PlacedPart  # in RAM
 
     @property
     def num_bytes(self) -> int:
@@ -148,8 +149,7 @@ def _place(
             "n-gram row cache", Tier.RAM, min(CACHE_BYTES, model.row_bytes), "rows that came last"
         ),
     ]
-    if plan is None:
-        parts += _parts_in_ram(model, context, parallel)
+    parts += _parts_in_ram(model, context, parallel) if plan is None else [plan.far_pages]
     fixed = sum(part.num_bytes for part in parts)
     total = int(machine.ram_total_bytes * (1 + RAM_TOLERANCE))
     room = total - SYSTEM_RESERVE_BYTES - fixed
@@ -222,10 +222,16 @@ def _vram_plan(model: ModelNumbers, gpu: Gpu, context: int) -> _VramPlan | None:
         gpu.vram_free_bytes - reserve_bytes(gpu),
         gpu.vram_total_bytes - reserve_bytes(gpu),
     ]
+    kept = context if model.kv_vram_tokens is None else min(context, model.kv_vram_tokens)
     for room, is_now in zip(rooms, (True, False), strict=True):
-        # What is given up first: further requests at a time, then the drafts.
-        for parallel, with_mtp in ((model.parallel, True), (1, True), (1, False)):
-            fixed = _fixed_parts(model, context, parallel, with_mtp=with_mtp)
+        # What is given up first: further requests at a time, then pages on the card, then the drafts.
+        for parallel, near, with_mtp in (
+            (model.parallel, kept, True),
+            (1, kept, True),
+            (1, near_tokens(model, room, context, context, 1), True),
+            (1, near_tokens(model, room, context, context, 1, with_mtp=False), False),
+        ):
+            fixed = _fixed_parts(model, context, near, parallel, with_mtp=with_mtp)
             left = room - sum(part.num_bytes for part in fixed)
             slots = min(model.num_experts, left // max(model.expert_slot_bytes, 1))
             if slots < min(model.experts_used, model.num_experts):
@@ -239,8 +245,45 @@ def _vram_plan(model: ModelNumbers, gpu: Gpu, context: int) -> _VramPlan | None:
                 notes.append(vram_taken(gpu))
             size = slots * model.expert_slot_bytes
             experts = PlacedPart("Experts", Tier.VRAM, size, f"{slots} of {model.num_experts}")
-            return _VramPlan((*fixed, experts), slots, parallel, tuple(notes))
+            far_bytes = (context - near) * (model.kv_token_bytes - model.kv_pooled_token_bytes)
+            far = PlacedPart(
+                "KV pages", Tier.RAM, far_bytes, f"all but {near} tokens; read over the bus"
+            )
+            return _VramPlan((*fixed, experts), slots, parallel, tuple(notes), far)
     return None
+
+
+def near_tokens(
+    model: ModelNumbers,
+    room: int,
+    context: int,
+    num_tokens: int,
+    parallel: int,
+    *,
+    with_mtp: bool = True,
+) -> int:
+    """Of all tokens, those whose keys and values stay on the card; it reads the others over the bus.
+
+    As many as are wished for (setting: kv_vram_tokens), else those of one full context as far as they
+    leave room for the experts that one token reads, and more beside all experts. Pooled index keys of all
+    tokens are on the card in any case.
+
+    Args:
+        model: its numbers.
+        room: card memory in bytes for everything.
+        context: tokens of one sequence.
+        num_tokens: of all pages.
+        parallel: sequences.
+        with_mtp: whether the draft layer is on the card.
+    """
+    if model.kv_vram_tokens is not None:
+        return min(num_tokens, model.kv_vram_tokens)
+    fixed = _fixed_parts(model, num_tokens, 0, parallel, with_mtp=with_mtp)
+    least = min(model.experts_used, model.num_experts) * model.expert_slot_bytes
+    left = room - sum(part.num_bytes for part in fixed)
+    each = max(model.kv_token_bytes - model.kv_pooled_token_bytes, 1)
+    first = min(context, (left - least) // each)
+    return max(0, min(num_tokens, max(first, (left - model.expert_bytes) // each)))
 
 
 def vram_taken(gpu: Gpu) -> Note:
@@ -256,12 +299,14 @@ def vram_taken(gpu: Gpu) -> Note:
 
 
 def _fixed_parts(
-    model: ModelNumbers, context: int, parallel: int, *, with_mtp: bool
+    model: ModelNumbers, context: int, near: int, parallel: int, *, with_mtp: bool
 ) -> list[PlacedPart]:
     states = parallel * model.state_bytes
+    kv_bytes = near * model.kv_token_bytes + (context - near) * model.kv_pooled_token_bytes
+    kept = "keys, values" if near == context else f"keys, values of {near} tokens; index keys"
     parts = [
         PlacedPart("Weights", Tier.VRAM, model.dense_bytes, "read every token"),
-        PlacedPart("KV pages", Tier.VRAM, context * model.kv_token_bytes, "keys, values"),
+        PlacedPart("KV pages", Tier.VRAM, kv_bytes, kept),
         PlacedPart("Recurrent states", Tier.VRAM, states, f"{parallel} sequences"),
         PlacedPart("CUDA", Tier.VRAM, _CUDA_BYTES + model.workspace_bytes, "workspaces"),
     ]

@@ -2,11 +2,13 @@
 
 Knows page numbers only; what lies in a page (keys, values, index keys of every layer) belongs to the
 pools, and copying it is the caller's part: `PageTable.make_writable` says which pages to copy.
-A page is shared when a checkpoint and a sequence, or two sequences, hold the same beginning.
+A page is shared when a checkpoint and a sequence, or two sequences, hold the same beginning. Low numbers
+are given out first: on a card, high ones may lie farther away.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 
 from engine.core.errors import ResourceError
@@ -26,7 +28,7 @@ class PagePool:
         self.page_tokens = page_tokens
         self.give_back: Callable[[], bool] | None = None
         self._references = [0] * num_pages
-        self._free = list(range(num_pages - 1, -1, -1))
+        self._free = list(range(num_pages))  # a heap
 
     @property
     def num_pages(self) -> int:
@@ -44,7 +46,7 @@ class PagePool:
         return tuple(self._free)
 
     def allocate(self) -> int:
-        """A free page, held once.
+        """The free page of the lowest number, held once.
 
         Raises:
             ResourceError: all pages are held.
@@ -59,7 +61,7 @@ class PagePool:
                 code="kv_cache_full",
                 params={"tokens": tokens},
             )
-        page = self._free.pop()
+        page = heapq.heappop(self._free)
         self._references[page] = 1
         return page
 
@@ -75,7 +77,7 @@ class PagePool:
             raise ValueError(f"page {page} is free")
         self._references[page] -= 1
         if self._references[page] == 0:
-            self._free.append(page)
+            heapq.heappush(self._free, page)
 
     def is_shared(self, page: int) -> bool:
         """Whether writing to the page would be seen by another holder."""

@@ -19,6 +19,8 @@ class ModelLimits:
         context: tokens of one sequence.
         kv_type: storage of keys, values and index keys.
         kv_pages: pages of the key/value cache, None for full contexts of all sequences.
+        kv_near_pages: of these, how many lie in a card's memory; the others lie in RAM, where it reads
+            them over the bus. None for all; only for operations on a card.
         page_tokens: tokens of a page, rounded up to a multiple of the model's block ratio.
         threads: worker threads of the operations, 0 for their own choice.
         pin_threads: hold each of them to a core of its own.
@@ -30,6 +32,7 @@ class ModelLimits:
     context: int = 4096
     kv_type: KvType = KvType.F16
     kv_pages: int | None = None
+    kv_near_pages: int | None = None
     page_tokens: int = 256
     threads: int = 0
     pin_threads: bool = False
@@ -38,6 +41,8 @@ class ModelLimits:
         sizes = (self.max_rows, self.max_window, self.max_sequences, self.context, self.page_tokens)
         if min(sizes) < 1 or (self.kv_pages is not None and self.kv_pages < 1):
             raise ValueError("limits must be positive")
+        if self.kv_near_pages is not None and self.kv_near_pages < 0:
+            raise ValueError("there are no fewer than 0 pages")
         object.__setattr__(self, "kv_type", KvType(self.kv_type))
 
     def page_size(self, block_ratio: int) -> int:
@@ -63,3 +68,8 @@ class ModelLimits:
         if self.kv_pages is not None:
             return self.kv_pages
         return self.max_sequences * -(-self.context // self.page_size(block_ratio))
+
+    def num_near_pages(self, block_ratio: int) -> int:
+        """Of these, pages in the card's memory."""
+        pages = self.num_pages(block_ratio)
+        return pages if self.kv_near_pages is None else min(pages, self.kv_near_pages)

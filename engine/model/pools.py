@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.core.errors import ConfigError
 from engine.core.kv_type import KvType
 from engine.core.model_config import ModelConfig, PleConfig
 from engine.model.limits import ModelLimits
 from engine.ops.base import Ops
-from engine.ops.pools import DeltaPool, KvPool, PlePool
+from engine.ops.pools import DeltaPool, FarPages, KvPool, PlePool
 
 
 def delta_pool(config: ModelConfig, limits: ModelLimits, ops: Ops) -> DeltaPool:
@@ -38,7 +39,7 @@ def ple_pool(config: ModelConfig, ple: PleConfig, limits: ModelLimits, ops: Ops)
 
 
 def kv_pool(config: ModelConfig, limits: ModelLimits, ops: Ops) -> KvPool:
-    """Key/value pages of one attention layer.
+    """Key/value pages of one attention layer, on the card or in RAM as the limits say.
 
     Raises:
         ConfigError: these operations cannot compute with the number format.
@@ -54,13 +55,25 @@ def kv_pool(config: ModelConfig, limits: ModelLimits, ops: Ops) -> KvPool:
     dtype = np.int8 if kind is KvType.I8 else index_type
     ratio = config.block_ratio
     pages, size = limits.num_pages(ratio), limits.page_size(ratio)
-    heads = (pages, size, config.num_kv_heads, config.head_dim)
+    near = limits.num_near_pages(ratio)
+    shapes = [(size, config.num_kv_heads, config.head_dim)] * 2 + [(size, config.index_dim)]
+    types: list[npt.DTypeLike] = [dtype, dtype, index_type]
+    if kind is KvType.I8:
+        shapes += [(size, config.num_kv_heads)] * 2
+        types += [np.float32] * 2
+    parts = list(zip(shapes, types, strict=True))
+    keys, values, index_raw, *scales = (ops.zeros((near, *shape), t) for shape, t in parts)
+    far = None
+    if near < pages:
+        arrays = ops.host_arrays(*(((pages - near, *shape), t) for shape, t in parts))
+        far = FarPages(near, tuple(arrays), tuple(ops.card_address(array) for array in arrays))
     return KvPool(
-        keys=ops.zeros(heads, dtype),
-        values=ops.zeros(heads, dtype),
-        index_raw=ops.zeros((pages, size, config.index_dim), index_type),
+        keys=keys,
+        values=values,
+        index_raw=index_raw,
         index_pooled=ops.zeros((pages, size // ratio, config.index_dim), index_type),
         page_tokens=size,
-        key_scales=ops.zeros(heads[:3]) if kind is KvType.I8 else None,
-        value_scales=ops.zeros(heads[:3]) if kind is KvType.I8 else None,
+        key_scales=scales[0] if scales else None,
+        value_scales=scales[1] if scales else None,
+        far=far,
     )

@@ -143,6 +143,18 @@ class Ops(ABC):
         """
         return [np.zeros(shape, dtype) for shape, dtype in parts]
 
+    def card_address(self, array: npt.NDArray[Any]) -> int:
+        """Under which address a card reads a host array in place, over the bus.
+
+        Raises:
+            NotImplementedError: these operations have no card.
+        """
+        raise NotImplementedError(f"{self.name} operations have no card")
+
+    def free_card_bytes(self) -> int | None:
+        """Memory of the card that is free; None without a card."""
+        return None
+
     def finish_loading(self, layers: Sequence[MoeWeights], draft: Sequence[MoeWeights]) -> None:  # noqa: B027
         """All weights and states have been made: what memory is left may be used for speed.
 

@@ -164,6 +164,14 @@ class CudaOps(Ops):
         """Pinned arrays of one block."""
         return self._host_arrays.new_block(parts)
 
+    def card_address(self, array: npt.NDArray[Any]) -> int:
+        """Of an array of `host_arrays`."""
+        return self._host_arrays.card_address(array)
+
+    def free_card_bytes(self) -> int | None:
+        """What the driver says."""
+        return self.device.free_bytes()
+
     def share_block(self, owner: CudaOps, array: AnyArray) -> None:
         """Read a block of another card's host arrays too: the one that holds the array."""
         self._host_arrays.share(owner._host_arrays, array)

@@ -45,8 +45,8 @@ _TYPE_NAMES = {np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtyp
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FarPages:
-    """Pages of a pool that lie elsewhere, in memory that the card reads over the bus.
+class FarAddresses:
+    """Addresses of a pool's far pages (`engine/ops/pools.py`), which the card reads over the bus.
 
     Page n of the pool is page n - num_near here, for all pages from num_near on. Pooled index keys lie
     on the card for all pages.
@@ -82,7 +82,10 @@ class _Call:
 
 
 class CudaAttention:
-    """Appending to the pages, choosing blocks, attending."""
+    """Appending to the pages, choosing blocks, attending.
+
+    Far pages are those of the pool, where none are given.
+    """
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
@@ -95,7 +98,7 @@ class CudaAttention:
         k: DeviceArray,
         v: DeviceArray,
         index_k: DeviceArray,
-        far: FarPages | None = None,
+        far: FarAddresses | None = None,
     ) -> None:
         """See `Ops.attention_append`."""
         if not plan.num_rows:
@@ -117,7 +120,7 @@ class CudaAttention:
         index_q: DeviceArray,
         out: DeviceArray,
         selected: DeviceArray | None = None,
-        far: FarPages | None = None,
+        far: FarAddresses | None = None,
     ) -> None:
         """See `Ops.attention`."""
         call = _call(weights, pool, plan, far)
@@ -259,7 +262,11 @@ def _norms(weights: AttentionWeights) -> tuple[int, int, int, int]:
     )
 
 
-def _call(weights: AttentionWeights, pool: KvPool, plan: PassPlan, far: FarPages | None) -> _Call:
+def _call(
+    weights: AttentionWeights, pool: KvPool, plan: PassPlan, far: FarAddresses | None
+) -> _Call:
+    if far is None and pool.far is not None:
+        far = FarAddresses(pool.far.num_near, *pool.far.addresses)
     heads = weights.num_heads // weights.num_kv_heads
     if (
         max(weights.head_dim, weights.index_dim) > _MOST_DIM
@@ -292,5 +299,5 @@ def _call(weights: AttentionWeights, pool: KvPool, plan: PassPlan, far: FarPages
     )
 
 
-def _far_addresses(far: FarPages) -> tuple[int | None, ...]:
+def _far_addresses(far: FarAddresses) -> tuple[int | None, ...]:
     return (far.keys, far.values, far.key_scales, far.value_scales, far.index_raw)

@@ -98,6 +98,17 @@ class HostArrays:
         address = mirror.address + _address(array) - block.start
         return DeviceArray(self._space, address, array.shape, array.dtype, mirror)
 
+    def card_address(self, array: AnyArray) -> int:
+        """Under which address kernels read an array of a block in place, over the bus.
+
+        Raises:
+            ValueError: the array lies in no block.
+        """
+        block = self._find(array)
+        if block is None:
+            raise ValueError("the array is not one of these operations' host arrays")
+        return block.pinned.device_address + _address(array) - block.start
+
     def upload_block(self, array: AnyArray) -> None:
         """Put a copy of the whole block of this array to its mirror into the stream.
 

@@ -43,6 +43,21 @@ class PlePool:
     window: FloatArray  # (slots, W, hc*H) conv inputs of the last pass
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FarPages:
+    """Pages of an attention layer that lie in host memory, where a card reads them over the bus.
+
+    Attributes:
+        num_near: pages of the pool that lie on the card; page n of it is page n - num_near here.
+        arrays: keys, values, raw index keys, and of int8 pages their scales, as in `KvPool`.
+        addresses: of these arrays, as the card sees them.
+    """
+
+    num_near: int
+    arrays: tuple[npt.NDArray[Any], ...]
+    addresses: tuple[int, ...]
+
+
 @dataclass(slots=True, eq=False)
 class KvPool:
     """Pages of one attention layer. Append-only by position: rolling back is setting the length.
@@ -60,6 +75,17 @@ class KvPool:
     # Of int8 keys and values, which stand for scale * number; index keys are float16 then.
     key_scales: FloatArray | None = None  # (pages, page_tokens, num_kv_heads)
     value_scales: FloatArray | None = None  # (pages, page_tokens, num_kv_heads)
+    # Where not all pages lie here: those from its `num_near` on, but for the pooled index keys.
+    far: FarPages | None = None
+
+    def page(self, number: int) -> list[npt.NDArray[Any]]:
+        """Views of all that is kept of a page, in a constant order."""
+        far = self.far
+        if far is None or number < far.num_near:
+            return [array[number] for array in self.arrays()]
+        views = [array[number - far.num_near] for array in far.arrays]
+        views.insert(3, self.index_pooled[number])
+        return views
 
     def arrays(self) -> list[npt.NDArray[Any]]:
         """All arrays of pages, in a constant order."""

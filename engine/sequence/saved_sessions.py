@@ -113,6 +113,7 @@ def save_sessions(
     )
     encoded = header.model_dump_json().encode()
     path.parent.mkdir(parents=True, exist_ok=True)
+    store.ops.synchronize()  # pages in host memory are read without asking the card
     with replacing(path) as file:
         if sys.platform != "win32":  # there, the data folder is the person's own
             os.fchmod(file.fileno(), 0o600)
@@ -312,7 +313,7 @@ def _state_bytes(store: StateStore) -> int:
 
 def _page_arrays(store: StateStore, page: int) -> list[Array]:
     """Views of what all layers hold of a page."""
-    return [array[page] for pool in store.kv for array in pool.arrays()]
+    return [array for pool in store.kv for array in pool.page(page)]
 
 
 def _write(file: BinaryIO, arrays: Sequence[Array]) -> None:

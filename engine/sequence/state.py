@@ -68,7 +68,7 @@ class StateStore:
     @property
     def page_bytes(self) -> int:
         """Memory of one page in all layers."""
-        return sum(array[0].nbytes for pool in self.kv for array in pool.arrays())
+        return sum(array.nbytes for pool in self.kv for array in pool.page(0))
 
     def forget_free_pages(self) -> int:
         """Give memory of pages that nobody holds back to the system: how many bytes."""
@@ -82,10 +82,12 @@ class StateStore:
 
     def copy_pages(self, copies: list[tuple[int, int]]) -> None:
         """Copy pages in every layer: (from, to) pairs."""
+        if copies and any(pool.far is not None for pool in self.kv):
+            self.ops.synchronize()  # far pages are copied by the host, which sees no order of the card's
         for source, target in copies:
             for pool in self.kv:
-                for array in pool.arrays():
-                    array[target] = array[source]
+                for values, to in zip(pool.page(source), pool.page(target), strict=True):
+                    to[...] = values
 
 
 @dataclass(slots=True, eq=False)

@@ -14,10 +14,12 @@ from engine.core.gpu import probe_gpus
 from engine.core.machine import probe_machine
 from engine.core.model_config import ModelConfig
 from engine.core.model_numbers import numbers_of_header
+from engine.core.placement import Placement
 from engine.core.placement_hybrid import (
     COMFORT_BYTES,
     GPU_ENGINE,
     VRAM_RESERVE_DISPLAY_BYTES,
+    near_tokens,
     reserve_bytes,
 )
 from engine.core.settings import load_settings
@@ -51,6 +53,31 @@ def _room_for_copies(config: RunConfig, header: ModelHeader) -> int:
         return 0
     experts = numbers_of_header(header, config).expert_bytes
     return max(0, probe_machine().ram_available_bytes - COMFORT_BYTES - experts)
+
+
+def near_pages(
+    config: RunConfig, header: ModelHeader, placement: Placement, free_bytes: int
+) -> int:
+    """How many of the key/value pages stay on the card; it reads the others over the bus.
+
+    Args:
+        config: says so, or leaves it open.
+        header: of the model.
+        placement: how many pages there are.
+        free_bytes: of the card, before anything of the model is on it.
+    """
+    tokens = placement.kv_pages * placement.page_tokens
+    room = free_bytes - _reserve(config)
+    numbers = numbers_of_header(header, config)
+    near = near_tokens(numbers, room, placement.context, tokens, placement.max_sequences)
+    pages = min(placement.kv_pages, -(-near // placement.page_tokens))
+    if pages < placement.kv_pages:
+        logger.info(
+            "keys and values of %d of %d tokens stay in graphics memory; the others lie in RAM",
+            pages * placement.page_tokens,
+            tokens,
+        )
+    return pages
 
 
 def _reserve(config: RunConfig) -> int:

@@ -6,6 +6,7 @@ The worker, `run` and `bench` load through here, so they agree on every size.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import logging
 import time
@@ -46,7 +47,7 @@ from engine.ops.base import Ops
 from engine.ops.select import make_ops
 from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
-from engine.worker.card import card_settings, may_use_card
+from engine.worker.card import card_settings, may_use_card, near_pages
 from engine.worker.draft_head import draft_ids, open_draft_head
 from engine.worker.drafters import make_drafting
 from engine.worker.expert_tier import (
@@ -192,7 +193,9 @@ def load_model(
         table = open_ngram_table(header, placement.ngram, config, drive, progress)
         if isinstance(table, NgramTable):
             undo.callback(table.close)
-        ops, model = _load_where_it_works(config, header, file, head_file, limits, on_step, table)
+        ops, model = _load_where_it_works(
+            config, header, file, head_file, placement, limits, on_step, table
+        )
         undo.callback(ops.close)
         used_head = None if model.mtp is None else head_file
         _read_ahead(header, placement, None if used_head is None else head_header, progress)
@@ -237,6 +240,7 @@ def _load_where_it_works(
     header: ModelHeader,
     file: GgufFile,
     head_file: GgufFile | None,
+    placement: Placement,
     limits: ModelLimits,
     on_step: Callable[[int, int], None],
     table: NgramTable | Tensor | None,
@@ -249,7 +253,11 @@ def _load_where_it_works(
     settings = card_settings(config, header) if may_use_card(config) else None
     ops = make_ops(config.ops.value, limits.for_ops(), settings)
     try:
-        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step, table)
+        sizes, free_bytes = limits, ops.free_card_bytes()
+        if free_bytes is not None:
+            near = near_pages(config, header, placement, free_bytes)
+            sizes = dataclasses.replace(limits, kv_near_pages=near)
+        return ops, _load_weights(config, header, file, head_file, ops, sizes, on_step, table)
     except (DeviceError, DeviceMemoryError) as error:
         ops.close()
         if config.ops is not OpsName.AUTO:

@@ -14,7 +14,7 @@ from engine.device.array import DeviceArray
 from engine.device.base import Device
 from engine.gguf.reader import Tensor
 from engine.ops.base import FloatArray, IntArray, Limits
-from engine.ops.cuda_attention import CudaAttention, FarPages
+from engine.ops.cuda_attention import CudaAttention, FarAddresses
 from engine.ops.cuda_delta import CudaDelta
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_matrix import CudaMatrix
@@ -152,13 +152,13 @@ class MixerOps(ReferenceOps):
 
     # -- sparse attention --------------------------------------------------------------------------
 
-    def _pages(self, pool: KvPool) -> tuple[KvPool, FarPages | None]:
+    def _pages(self, pool: KvPool) -> tuple[KvPool, FarAddresses | None]:
         whole = self.uploaded(pool)
         if self.num_near is None:
             return whole, None
         parts = ("keys", "values", "index_raw", "key_scales", "value_scales")
         cut = {name: getattr(whole, name) for name in parts if getattr(pool, name) is not None}
-        far = FarPages(
+        far = FarAddresses(
             self.num_near, **{name: array[self.num_near :].address for name, array in cut.items()}
         )
         near = {name: array[: self.num_near].copy() for name, array in cut.items()}

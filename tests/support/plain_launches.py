@@ -21,6 +21,7 @@ from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_launches import Launches
 from engine.ops.cuda_matrix import CudaMatrix
 from engine.ops.cuda_settings import CudaSettings
+from engine.ops.pools import KvPool
 from engine.ops.reference import ReferenceMatrix, ReferenceOps
 from engine.ops.reference_math import sigmoid, silu
 from tests.support.plain_device import PlainDevice, PlainStream, _bytes_at, host_view
@@ -74,6 +75,33 @@ class PlainCalls:
 
     def __getattr__(self, name: str) -> Any:
         return functools.partial(self._call, name)
+
+    def attention_append(self, weights, pool, plan, k, v, index_k):
+        self._on_pages("attention_append", weights, pool, plan, k, v, index_k)
+
+    def attention(self, weights, pool, plan, q, index_q, out, selected=None):
+        self._on_pages("attention", weights, pool, plan, q, index_q, out, selected)
+
+    def _on_pages(self, name: str, weights: Any, pool: KvPool, *arguments: Any) -> None:
+        """The reference knows no far pages: it gets all of them in one piece, and they go back from there."""
+        if pool.far is None:
+            self._call(name, weights, pool, *arguments)
+            return
+        far, near = pool.far, on_host(dataclasses.replace(pool, far=None))
+        names = [f.name for f in dataclasses.fields(pool)]
+        kept = [n for n in names if n not in {"far", "page_tokens", "index_pooled"}]
+        kept = [n for n in kept if getattr(near, n) is not None]
+        weights, *values = [self._once(a) for a in (weights, *arguments)]
+
+        def compute() -> None:
+            parts = [(getattr(near, n), a) for n, a in zip(kept, far.arrays, strict=True)]
+            whole = {n: np.concatenate(both) for n, both in zip(kept, parts, strict=True)}
+            method = getattr(self._reference, name)
+            method(weights, dataclasses.replace(near, **whole), *values)
+            for n, (first, rest) in zip(kept, parts, strict=True):
+                first[...], rest[...] = np.split(whole[n], [len(first)])
+
+        self._later(compute)
 
     def delta_commits(self, weights, pools, commits):
         for pool in pools:

@@ -20,6 +20,7 @@ from engine.core.placement_hybrid import (
     HybridPlacement,
     best_gpu,
     gpu_problems,
+    near_tokens,
     place,
     reserve_bytes,
 )
@@ -106,7 +107,7 @@ def test_a_small_card_gives_up_parallel_requests_before_drafts_before_the_card(
 ) -> None:
     model = numbers(catalog, "qwen-iq2_xs")
     given_up = []
-    for vram in (16.0, 9.0, 7.9, 6.9, 5.4):
+    for vram in (16.0, 9.0, 7.9, 6.2, 5.0):
         codes = {note.code for note in place(model, machine(62.7), card("c", vram), 32_768).notes}
         given_up.append(codes - {"vram_taken"})
     assert given_up == [
@@ -116,6 +117,49 @@ def test_a_small_card_gives_up_parallel_requests_before_drafts_before_the_card(
         {"one_request_at_a_time", "no_vram_for_drafts"},
         {"vram_too_small"},
     ]
+
+
+def kv_bytes(placement: HybridPlacement, tier: Tier) -> int:
+    parts = (p for p in placement.parts if p.name == "KV pages" and p.tier is tier)
+    return sum(part.num_bytes for part in parts)
+
+
+def test_a_card_without_room_for_all_keys_and_values_leaves_the_rest_in_memory(
+    catalog: Catalog,
+) -> None:
+    model = numbers(catalog, "qwen-iq2_xs")
+    for vram, is_split in ((7.9, False), (6.9, True)):
+        found = place(model, machine(62.7), card("c", vram), 32_768)
+        far = kv_bytes(found, Tier.RAM)
+        assert (far > 0) is is_split
+        # Of the tokens in RAM the card holds the pooled index keys alone.
+        assert far + kv_bytes(found, Tier.VRAM) == 32_768 * model.kv_token_bytes
+        assert in_tier(found, Tier.RAM) + in_tier(found, Tier.RAM_MAPPED) == found.ram_bytes
+        assert "no_vram_for_drafts" not in {note.code for note in found.notes}
+
+
+def test_as_many_tokens_stay_on_the_card_as_are_wished_for(catalog: Catalog) -> None:
+    model, context = numbers(catalog, "qwen-iq2_xs"), 32_768
+    large = card("c", 16)
+    wished = replace(model, kv_vram_tokens=4096)
+    found, usual = (place(m, machine(62.7), large, context) for m in (wished, model))
+    each = model.kv_token_bytes - model.kv_pooled_token_bytes
+    assert kv_bytes(found, Tier.RAM) == (context - 4096) * each
+    assert kv_bytes(usual, Tier.RAM) == 0
+    assert found.expert_slots > usual.expert_slots
+    above = replace(model, kv_vram_tokens=10 * context)
+    assert place(above, machine(62.7), large, context) == usual
+
+
+def test_more_than_one_context_stays_on_the_card_only_beside_all_experts(catalog: Catalog) -> None:
+    model = numbers(catalog, "qwen-iq2_xs")
+    context, tokens = 32_768, 4 * 32_768
+    near = [near_tokens(model, gib * GIB, context, tokens, 4) for gib in (4, 8, 16, 40, 44, 90)]
+    assert near == sorted(near)
+    assert near[0] == 0
+    assert near[2] == context
+    assert context < near[4] <= tokens
+    assert near[5] == tokens
 
 
 def test_a_model_larger_than_its_memory_reads_the_rest_from_the_disk(catalog: Catalog) -> None:

@@ -130,3 +130,12 @@ def test_giving_back_what_frees_nothing_is_followed_by_asking_again():
     pool.share(page)
     pool.give_back = lambda: pool.num_free == 0 and pool.release(page) is None
     assert pool.allocate() == page
+
+
+def test_the_lowest_free_page_is_given_out_first():
+    pool = PagePool(num_pages=4, page_tokens=10)
+    pages = [pool.allocate() for _ in range(4)]
+    assert pages == [0, 1, 2, 3]
+    for page in (1, 3, 0):
+        pool.release(page)
+    assert [pool.allocate() for _ in range(3)] == [0, 1, 3]

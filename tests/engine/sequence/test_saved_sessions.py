@@ -82,6 +82,21 @@ def test_what_was_saved_goes_on_bit_for_bit(case: str, ops_name: str, tmp_path: 
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no permission bits")
+def test_pages_in_host_memory_are_saved_too_and_read_to_wherever_there_is_room(tmp_path: Path):
+    path = tmp_path / "saved"
+    prompt = tokens_of("full", 70)
+    answers = []
+    for near in (1, 3, None):
+        model, sessions = new("full", ops_name="plain", kv_type="i8", kv_near_pages=near)
+        if path.exists():
+            read_sessions(path, KEY, sessions, model.store)
+            assert len(sessions.tree.tokens_of(sessions.by_worth()[0])) > 60
+        answers.append(talk(model, sessions, prompt, 64 if path.exists() else 0, 1))
+        save_sessions(path, KEY, sessions, model.store, BIG)
+        assert pages_are_all_accounted_for(model, sessions)
+    np.testing.assert_array_equal(answers[1], answers[2])
+
+
 def test_nobody_else_may_read_the_file(tmp_path: Path):
     saved_bytes(tmp_path)
     assert (tmp_path / "whole").stat().st_mode & 0o077 == 0

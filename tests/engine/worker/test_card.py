@@ -74,6 +74,31 @@ def test_the_card_gives_the_answer_of_the_reference(monkeypatch):
     assert tokens == answer(config(OpsName.REFERENCE))[1]
 
 
+@pytest.mark.parametrize("kv_type", ["f32", "i8"])
+def test_keys_and_values_beyond_the_wished_tokens_lie_in_host_memory(monkeypatch, kv_type):
+    monkeypatch.setattr("engine.core.placement.PAGE_TOKENS", 4)
+    on_plain_cards(monkeypatch, PlainDevice)
+    wished = config(OpsName.CUDA, vram_reserve_mib=0, kv_vram_tokens=5, kv_type=kv_type)
+    loaded = load_model(wished)
+    try:
+        assert loaded.model.limits.kv_near_pages == 2
+        for pool in loaded.model.store.kv:
+            assert pool.far is not None
+            assert len(pool.keys) == 2
+            assert len(pool.far.arrays[0]) == loaded.placement.kv_pages - 2
+        tokens = generated(loaded)
+    finally:
+        loaded.close()
+    assert tokens == answer(config(OpsName.REFERENCE, kv_type=kv_type))[1]
+
+
+def test_all_keys_and_values_stay_on_a_card_that_has_room(monkeypatch):
+    on_plain_cards(monkeypatch, PlainDevice)
+    loaded = load_model(config(OpsName.CUDA, vram_reserve_mib=0))
+    loaded.close()
+    assert all(pool.far is None for pool in loaded.model.store.kv)
+
+
 def full_card() -> PlainDevice:
     return PlainDevice(total_bytes=1 << 20)
 

@@ -225,3 +225,26 @@ def test_int8_caches_give_what_the_references_give(case):
         np.testing.assert_array_equal(*last)
         ops.close()
     assert_logits("emulated", case, logits[0], logits[1])
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "i8"])
+@pytest.mark.parametrize("case", [SMALL, pytest.param("full", marks=slow)])
+def test_pages_in_host_memory_give_the_bits_of_pages_on_the_card(case, kv_type):
+    bits = []
+    for near in (None, 1, 0):
+        limits = golden_limits(
+            max_rows=64, kv_type=kv_type, page_tokens=16, kv_pages=12, kv_near_pages=near
+        )
+        ops = CudaOps(limits.for_ops(), EmulatedDevice(1 << 29, seed=4))
+        model = Model.load(model_file(case), ops, limits)
+        assert all((pool.far is None) is (near is None) for pool in model.store.kv)
+        tokens = tokens_of(case, 60)
+        sequence, again = model.new_sequence(), model.new_sequence()
+        logits = [run_tokens(model, sequence, tokens[:10], 7)]  # the page of position 10 is near
+        again.restore(sequence.snapshot())
+        logits.append(run_tokens(model, again, tokens[10:50], 15))  # goes on in a copy of it
+        logits.append(run_tokens(model, sequence, tokens[10:], 50))
+        bits.append(np.concatenate(logits))
+        ops.close()
+    np.testing.assert_array_equal(bits[1], bits[0])
+    np.testing.assert_array_equal(bits[2], bits[0])
