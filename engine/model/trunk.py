@@ -366,11 +366,21 @@ class Model:
                         check()
                 self.ops.synchronize()
             except DeviceMemoryError as error:
-                if not self.ops.make_room():
-                    raise
-                logger.warning("fewer experts are kept on the card: %s", error)
+                self._make_room(error)
             else:
                 return parts.logits
+
+    def _make_room(self, error: DeviceMemoryError) -> None:
+        if not self.ops.make_room():
+            raise error
+        logger.warning("fewer experts are kept on the card: %s", error)
+
+    def _copy(self, streams: FloatArray) -> FloatArray:
+        while True:
+            try:
+                return streams.copy()
+            except DeviceMemoryError as error:
+                self._make_room(error)
 
     def _finish(self, batch: Batch, streams: FloatArray, starts: list[int]) -> None:
         """Give every sequence the streams of its rows, or of the last one of many.
@@ -380,13 +390,13 @@ class Model:
         most = self.limits.max_window
         is_small = batch.num_rows <= most
         if is_small:
-            streams = streams.copy()  # one for all of them
+            streams = self._copy(streams)  # one for all of them
         for index, entry in enumerate(batch.entries):
             first, stop = starts[index], starts[index + 1]
             if stop - first > most:
                 first = stop - 1
             part = streams[first:stop]
-            entry.state.finish_pass(part if is_small else part.copy())
+            entry.state.finish_pass(part if is_small else self._copy(part))
 
     def workspace_rows(self, num_rows: int) -> RowBuffers:
         """Activations of the pass under way, of its last stage, for looking at it between layers."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from engine.core.errors import ModelFileError
+from engine.device.array import DeviceArray
 from engine.device.base import DeviceMemoryError
 from engine.model.mtp import DraftEntry
 from engine.model.trunk import Model
@@ -203,6 +204,29 @@ def test_a_pass_that_lacks_memory_is_done_again_with_fewer_experts_on_the_card(c
     device.taken_bytes += device.free_bytes()
     with pytest.raises(DeviceMemoryError):
         run_tokens(model, model.new_sequence(), tokens() * 2, 80)
+
+
+def test_a_finished_pass_finds_room_for_the_streams_that_its_sequences_keep():
+    device = PlainDevice()
+    limits = golden_limits()
+    ops = CudaOps(limits.for_ops(), device, CudaSettings(), plain_launches)
+    model = Model.load(model_file(CASE), ops, limits)
+    sequence = model.new_sequence()
+    first = run_tokens(model, sequence, tokens()[:8], 1)
+    copied = DeviceArray.copy
+
+    def copy(array: DeviceArray) -> DeviceArray:
+        if sum(num_slots(model)) == 64:
+            device.taken_bytes += device.free_bytes()  # a game has taken what was given back
+            raise DeviceMemoryError("The card has no room.")
+        return copied(array)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeviceArray, "copy", copy)
+        rest = run_tokens(model, sequence, tokens()[8:12], 1)
+    wanted = arrays(CASE)["logits"][:12]
+    assert np.abs(np.concatenate([first, rest]) - wanted).max() < 1e-4
+    assert 0 < sum(num_slots(model)) < 64
 
 
 def test_counts_of_earlier_answers_choose_the_slots():
