@@ -10,7 +10,7 @@ compute otherwise. Which layers each card has is decided elsewhere (`engine/core
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -134,6 +134,12 @@ class SplitOps(CudaOps):
         """Give up a part of the slots on every card: nobody says which one has run out."""
         made = [super().make_room(), *(card.make_room() for card in self._others)]
         return any(made)
+
+    def tune(self, settings: Mapping[str, float]) -> None:
+        """The same on every card."""
+        super().tune(settings)
+        for card in self._others:
+            card.tune(settings)
 
     def free_card_bytes(self) -> int | None:
         """None: what one card has free says nothing about the others, so all pages lie on the cards."""

@@ -287,6 +287,17 @@ def test_a_card_that_runs_out_gets_fewer_experts_and_the_pass_is_done_again(capl
     assert "fewer experts are kept on the card" in caplog.text
 
 
+def test_what_is_tuned_is_tuned_on_every_card():
+    model = load("full", (2, 2), settings=CudaSettings(cache_bytes=0))
+    times = [card.moe_work.times for card in split_of(model).cards]
+    run_tokens(model, model.new_sequence(), tokens_of("full", 8), 2)
+    computed = [one.computed_s for one in times]
+    assert min(computed) > 0
+    model.ops.tune({"pcie_frac": 1.0})  # the processor has nothing left to compute
+    run_tokens(model, model.new_sequence(), tokens_of("full", 8), 2)
+    assert [one.computed_s for one in times] == computed
+
+
 def test_closing_closes_every_card():
     model = load("full", (1, 1, 2))
     ops = split_of(model)
