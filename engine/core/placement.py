@@ -276,10 +276,20 @@ def require_private_memory(placement: Placement, machine: Machine) -> None:
     if caches <= free:
         keep = placement.experts.keep_bytes
         rest = placement.needed_bytes - placement.experts.ram_bytes - placement.experts.disk_bytes
+        room_mib = max(free - rest, 0) >> 20
+        budget = f", or to budget with an expert_ram_mib of at most {room_mib}" if room_mib else ""
         raise ResourceError(
             f"The experts that are to be kept in memory take {size_in_words(keep)}, everything else "
-            f"{size_in_words(caches)}; {of_all}. Close other programs, or set expert_mode to mapped, or "
-            f"to budget with an expert_ram_mib of at most {max(free - rest, 0) >> 20}.",
+            f"{size_in_words(caches)}; {of_all}. Close other programs, or set expert_mode to mapped{budget}.",
+            code="insufficient_ram",
+            params=params,
+        )
+    table = placement.ngram
+    if table is not None and table.mode is NgramMode.RAM and caches - table.ram_bytes <= free:
+        raise ResourceError(
+            f"The n-gram table that is to be held in memory takes {size_in_words(table.ram_bytes)}, "
+            f"everything else {size_in_words(private - table.ram_bytes)}; {of_all}. Close other programs, "
+            "or set ngram_mode to direct.",
             code="insufficient_ram",
             params=params,
         )

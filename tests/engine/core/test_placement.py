@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.config import BUNDLED_MODEL, KvType, RunConfig
+from engine.core.config import BUNDLED_MODEL, KvType, NgramMode, RunConfig
 from engine.core.errors import ConfigError, ResourceError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine
@@ -251,6 +251,31 @@ def test_experts_that_are_to_be_kept_beyond_free_memory_are_refused_with_a_numbe
         most = int(caught.value.message.rsplit(" ", 1)[1].rstrip("."))
         fitting = RunConfig.model_validate({"expert_mode": "budget", "expert_ram_mib": most})
         require_private_memory(place_on_cpu(small, big, fitting), small)
+
+
+def test_a_way_out_that_is_none_is_not_offered(header: ModelHeader) -> None:
+    big = _with_large_experts(header)
+    config = RunConfig.model_validate({"expert_mode": "resident"})
+    placed = place_on_cpu(machine(), big, config)
+    caches = placed.private_bytes - placed.experts.keep_bytes
+    small = machine(32, (caches + 1000) / GIB)
+    with pytest.raises(ResourceError) as caught:
+        require_private_memory(placed, small)
+    assert caught.value.message.endswith("Close other programs, or set expert_mode to mapped.")
+
+
+def test_a_table_that_memory_does_not_hold_is_refused_with_the_mode_that_works(
+    header: ModelHeader,
+) -> None:
+    shard, table = header.tensors["per_layer_token_embd.weight"]
+    large = dataclasses.replace(table, ne=(8, 1 << 28), num_bytes=16 << 28)
+    big = dataclasses.replace(header, tensors={**header.tensors, table.name: (shard, large)})
+    small = machine(4, 3)
+    config = RunConfig(ngram_mode=NgramMode.RAM)
+    with pytest.raises(ResourceError, match=r"takes 4\.0 GiB, .* set ngram_mode to direct\."):
+        require_private_memory(place_on_cpu(small, big, config), small)
+    direct = config.model_copy(update={"ngram_mode": NgramMode.DIRECT})
+    require_private_memory(place_on_cpu(small, big, direct), small)
 
 
 def test_experts_that_loading_takes_apart_are_memory_of_the_process(header: ModelHeader) -> None:
