@@ -13,6 +13,7 @@ The draft step feeds the head's own streams back in place of the trunk's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,15 +25,19 @@ from engine.core.errors import InputError
 from engine.core.metadata import refuse
 from engine.core.model_config import LayerKind, ModelConfig, check_architecture, parse_config
 from engine.core.model_shapes import check_layer_shapes, require
+from engine.device.base import DeviceMemoryError
 from engine.model.layers import Layer
 from engine.model.limits import ModelLimits
 from engine.model.mtp_layouts import MtpNames, find_mtp_names
+from engine.model.passes import RECORDED_ROWS, is_recording_on
 from engine.model.pools import kv_pool
 from engine.model.tensor_parts import column_range, row_selection
 from engine.model.weights import LayerWeights, TrunkWeights, WeightLoader
-from engine.model.workspace import Workspace
+from engine.model.workspace import RowBuffers, Workspace
 from engine.ops.base import Ops
+from engine.ops.plan import PassPlan
 from engine.ops.pools import KvPool
+from engine.ops.recording import CalledParts, Part, Recording
 from engine.ops.weights import HyperConnectionWeights, Matrix, MoeWeights
 from engine.sequence.batch import LogitsWanted, PassResult, logit_rows
 from engine.sequence.plan_builder import PlanBuilder, PlannedRows
@@ -44,6 +49,12 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float32]
 IdArray = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int32]
+
+logger = logging.getLogger(__name__)
+
+_NUM_PARTS = 3  # of a pass: what the layer begins with, the layer, the logits
+_MOST_RECORDINGS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +89,15 @@ class DraftEntry:
     logits: LogitsWanted = LogitsWanted.LAST
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _DraftPass:
+    """A pass that can be run."""
+
+    recording: Recording
+    given: FloatArray  # (R, hc, H) the streams that it begins with
+    logits: FloatArray  # (n, V), or (n, D) for a part of the vocabulary
+
+
 class MtpHead:
     """The loaded head.
 
@@ -101,6 +121,9 @@ class MtpHead:
         self._embedded = ops.zeros((limits.max_rows, H))
         self._logits = np.zeros((0, config.vocab_size), np.float32)  # the rest is minus infinity
         self._part_logits = np.zeros((0, 0), np.float32)
+        self._records = is_recording_on() and ops.records_numbers
+        self._kept: dict[tuple[int, int, int, int], _DraftPass] = {}
+        self._given = ops.zeros((min(limits.max_rows, RECORDED_ROWS), hc, H))
         self._plans = PlanBuilder(
             max_rows=limits.max_rows,
             max_sequences=limits.max_sequences,
@@ -138,7 +161,7 @@ class MtpHead:
         return result
 
     def _compute(self, entries: Sequence[DraftEntry], num_rows: int) -> PassResult:
-        ops, weights, config = self._ops, self._weights, self.config
+        ops = self._ops
         ops.synchronize()  # a pass that was left may still read its plan
         plan = self._plans.build(
             [
@@ -147,49 +170,115 @@ class MtpHead:
             ]
         )
         rows = self._workspace.rows(num_rows)
-        normed, embedded = self._normed[:num_rows], self._embedded[:num_rows]
-        hc, H = config.num_streams, config.hidden_size
-
         rows.ids[...] = plan.token_ids
-        ops.begin_pass(plan)
-        ops.gather_rows(weights.embedding, rows.ids, rows.x)
-        ops.rms_norm(rows.x, weights.embedding_norm, config.rms_eps, rows.y)
-        ops.matmul([weights.fc_embedding], rows.y, [embedded])
-        for index, entry in enumerate(entries):
-            rows.streams[plan.seq_start[index] : plan.seq_start[index + 1]] = entry.streams
-        flat = rows.streams.reshape(num_rows, hc * H)
-        ops.rms_norm(flat, weights.hidden_norm, config.rms_eps, normed)
-        # The same matrix for every stream: (R * hc, H) rows, at most max_rows at a time.
-        stream_rows, outputs = normed.reshape(-1, H), rows.streams.reshape(-1, H)
-        for start in range(0, len(stream_rows), self._limits.max_rows):
-            part = slice(start, start + self._limits.max_rows)
-            ops.matmul([weights.fc_hidden], stream_rows[part], [outputs[part]])
-        ops.add_to_streams(embedded, rows.streams)
-        self._layer.run(ops, plan, rows)
-
         wanted = logit_rows([e.logits for e in entries], plan.seq_start)
-        streams, mixed, logits = self._workspace.head(len(wanted))
-        if len(wanted):
-            ops.take_rows(rows.streams, wanted, streams)
-            ops.hc_mix(weights.exit_mix, streams, mixed, None)
-            logits = self._head_logits(mixed, logits)
-        ops.synchronize()
+        while True:
+            try:
+                draft = self._pass(plan, rows, wanted)
+                for index, entry in enumerate(entries):
+                    own = slice(plan.seq_start[index], plan.seq_start[index + 1])
+                    draft.given[own] = entry.streams
+                draft.recording.run(0, _NUM_PARTS)
+                ops.synchronize()
+                break
+            except DeviceMemoryError as error:
+                if not ops.make_room():
+                    raise
+                logger.warning("fewer experts are kept on the card: %s", error)
+        logits = self._all_logits(draft.logits)
         return PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
 
-    def _head_logits(self, mixed: FloatArray, logits: FloatArray) -> FloatArray:
-        """Logits `[n, V]` of mixed rows; minus infinity for tokens that are never drafted."""
-        weights, count = self._weights, len(mixed)
-        ids = weights.draft_ids
+    def _pass(self, plan: PassPlan, rows: RowBuffers, wanted: IntArray) -> _DraftPass:
+        """The operations of a pass; those of small passes are recorded, as the trunk's are."""
+        num_rows, count = plan.num_rows, len(wanted)
+        first = int(wanted[0]) if count else 0
+        is_range = count == 0 or int(wanted[-1]) - first + 1 == count
+        if not (self._records and is_range and num_rows <= RECORDED_ROWS):
+            parts, logits = self._parts(plan, rows, rows.streams, wanted, is_range=False)
+            return _DraftPass(CalledParts(parts), rows.streams, logits)
+        key = (num_rows, plan.num_sequences, first, count)
+        draft = self._kept.get(key)
+        if draft is None:
+            if len(self._kept) >= _MOST_RECORDINGS:
+                self._kept.clear()
+            given = self._given[:num_rows]
+            parts, logits = self._parts(plan, rows, given, wanted, is_range=True)
+            keep = (self._weights, self._layer, plan, rows, given, logits)
+            recording = self._ops.record(parts, keep)
+            draft = self._kept[key] = _DraftPass(recording, given, logits)
+        return draft
+
+    def _parts(
+        self,
+        plan: PassPlan,
+        rows: RowBuffers,
+        given: FloatArray,
+        wanted: IntArray,
+        *,
+        is_range: bool,
+    ) -> tuple[list[Part], FloatArray]:
+        """What a pass calls, and where its logits `[n, V or D]` will be.
+
+        Args:
+            plan: of the pass.
+            rows: its buffers.
+            given: `[R, hc, H]`, the streams that it begins with; other arrays than `rows.streams` if
+                the parts are to be run more than once.
+            wanted: rows that get logits.
+            is_range: these are neighbours.
+        """
+        ops, weights, config = self._ops, self._weights, self.config
+        num_rows, count = plan.num_rows, len(wanted)
+        hc, H = config.num_streams, config.hidden_size
+        normed, embedded = self._normed[:num_rows], self._embedded[:num_rows]
+        flat = given.reshape(num_rows, hc * H)
+        # The same matrix for every stream: (R * hc, H) rows, at most max_rows at a time.
+        stream_rows, outputs = normed.reshape(-1, H), rows.streams.reshape(-1, H)
+        most = self._limits.max_rows
+        blocks = [
+            (stream_rows[start : start + most], outputs[start : start + most])
+            for start in range(0, len(stream_rows), most)
+        ]
+        chosen, mixed, logits = self._workspace.head(count)
+        if is_range and count:
+            chosen = rows.streams[wanted[0] : wanted[-1] + 1]
+        if weights.draft_ids is not None:
+            logits = self._logits_of_part(count, len(weights.draft_ids))
+
+        def begin() -> None:
+            ops.begin_pass(plan)
+            ops.gather_rows(weights.embedding, rows.ids, rows.x)
+            ops.rms_norm(rows.x, weights.embedding_norm, config.rms_eps, rows.y)
+            ops.matmul([weights.fc_embedding], rows.y, [embedded])
+            ops.rms_norm(flat, weights.hidden_norm, config.rms_eps, normed)
+            for x, out in blocks:
+                ops.matmul([weights.fc_hidden], x, [out])
+            ops.add_to_streams(embedded, rows.streams)
+
+        def head() -> None:
+            if not count:
+                return
+            if not is_range:
+                ops.take_rows(rows.streams, wanted, chosen)
+            ops.hc_mix(weights.exit_mix, chosen, mixed, None)
+            ops.matmul([weights.output], mixed, [logits])
+
+        return [begin, lambda: self._layer.run(ops, plan, rows), head], logits
+
+    def _logits_of_part(self, count: int, size: int) -> FloatArray:
+        """Where logits of a part of the vocabulary are computed, `[count, size]`."""
+        if count > len(self._part_logits):
+            (self._part_logits,) = self._ops.host_arrays(((count, size), np.float32))
+        return self._part_logits[:count]
+
+    def _all_logits(self, logits: FloatArray) -> FloatArray:
+        """Logits `[n, V]`; minus infinity for tokens that are never drafted."""
+        ids, count = self._weights.draft_ids, len(logits)
         if ids is None:
-            self._ops.matmul([weights.output], mixed, [logits])
             return logits
         if count > len(self._logits):
             self._logits = np.full((count, self.config.vocab_size), -np.inf, np.float32)
-            (self._part_logits,) = self._ops.host_arrays(((count, len(ids)), np.float32))
-        part = self._part_logits[:count]
-        self._ops.matmul([weights.output], mixed, [part])
-        self._ops.synchronize()
-        self._logits[:count, ids] = part
+        self._logits[:count, ids] = logits
         return self._logits[:count]
 
     def _check(self, entries: Sequence[DraftEntry]) -> int:

@@ -33,6 +33,11 @@ STEP_S = 0.02  # layers of a recorded pass that are computed between two looks a
 _MOST_RECORDINGS = 64
 
 
+def is_recording_on() -> bool:
+    """Whether small passes are recorded: unless the environment says otherwise."""
+    return os.environ.get(RECORDING_VARIABLE, "").lower() != "off"
+
+
 @dataclass(slots=True, eq=False)
 class PassParts:
     """A pass that can be run.
@@ -160,7 +165,7 @@ class PassMaker:
         self._layers = layers
         self._weights = weights
         self._workspace = workspace
-        self._records = os.environ.get(RECORDING_VARIABLE, "").lower() != "off"
+        self._records = is_recording_on()
         self._kept: dict[tuple[int, int, int, int], PassParts] = {}
 
     def parts(self, plan: PassPlan, rows: Sequence[RowBuffers], wanted: IntArray) -> PassParts:

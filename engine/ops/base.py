@@ -99,6 +99,7 @@ class Ops(ABC):
 
     name: str
     kv_types = frozenset({KvType.F16, KvType.F32})  # of keys and values that they can read
+    records_numbers = True  # `record` takes operations with a number among their arguments
 
     # -- weights ---------------------------------------------------------------------------------
 

@@ -91,6 +91,7 @@ class HostOps(Ops):
     """
 
     name = "host"
+    records_numbers = False
 
     def __init__(self, limits: Limits, isa: str | None = None) -> None:
         """Load the library and start the threads.
