@@ -111,9 +111,7 @@ class CudaOps(Ops):
         self._paces = (device.new_event(), device.new_event())
         self._turn = 0
         self._plans: dict[int, tuple[PassPlan, PassPlan]] = {}
-        self._staged: dict[
-            tuple[int, tuple[int, ...]], AnyArray
-        ] = {}  # rows of tables on their way
+        self._staged: dict[tuple[int, int], AnyArray] = {}  # rows of tables on their way
 
     @property
     def isa(self) -> str:
@@ -253,7 +251,10 @@ class CudaOps(Ops):
 
     def record(self, parts: Sequence[Part], keep: Sequence[object]) -> Recording:
         """The parts as graphs, with what the host does between them."""
-        return CudaRecording(self._steps, parts, keep, lambda: self.moe_work.generation)
+        return CudaRecording(self._steps, parts, keep, self._generation)
+
+    def _generation(self) -> int:
+        return self.moe_work.generation + self._launcher.generation
 
     def _plan(self, plan: PassPlan) -> PassPlan:
         """The plan's arrays on the card."""
@@ -308,11 +309,13 @@ class CudaOps(Ops):
     def gather_rows(self, table: Matrix, rows: npt.NDArray[np.int64], out: FloatArray) -> None:
         """Gather on the host, where the table is, and send the rows."""
         target = on_card(out)
-        staged = self._staged.get((target.address, target.shape))
+        num_rows, width = target.shape
+        most = 1 << (num_rows - 1).bit_length()  # or every length of a prompt leaves a block behind
+        staged = self._staged.get((target.address, most))
         if staged is None:
-            (staged,) = self._host_arrays.new_block([(target.shape, np.float32)])
-            self._staged[target.address, target.shape] = staged
-        values, source = staged, host_table(table)
+            (staged,) = self._host_arrays.new_block([((most, width), np.float32)])
+            self._staged[target.address, most] = staged
+        values, source = staged[:num_rows], host_table(table)
         self._steps.host(lambda: self.host.gather_rows(source, rows, cast("FloatArray", values)))
         self._launcher.stream.upload(target.address, values)
 

@@ -409,7 +409,7 @@ class CudaExperts:
         slot_of = memory.cache.slot_of[layer.index]
         np.copyto(rows.missing, rows.ids)
         rows.missing[slot_of[rows.ids] >= 0] = -1
-        self._noted = (memory, layer.index, rows.ids)
+        self._noted = (memory, layer.index, rows.ids.copy())  # the next choice lands in `rows`
         self._saw_trunk = self._saw_trunk or layer.index < self._num_trunk
         self._will_read(layer, rows.missing)
 

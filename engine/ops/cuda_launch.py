@@ -12,6 +12,8 @@ import numpy as np
 from engine.device.array import ArraySpace, DeviceArray
 from engine.device.base import Argument, Arguments, Device, Kernel, Size3, Stream
 
+_MOST_SPARE_BYTES = 1 << 20  # scratch memory doubles up to this, or each larger window moves it
+
 
 class Launcher:
     """A card, its stream of operations, and scratch memory.
@@ -20,6 +22,7 @@ class Launcher:
         device: the card.
         stream: takes all operations; read it at each call.
         space: where arrays lie.
+        generation: changes when scratch memory has moved, so that captured launches know.
     """
 
     def __init__(self, device: Device) -> None:
@@ -28,7 +31,7 @@ class Launcher:
         self.space = ArraySpace(device, self.stream)
         self._kernels: dict[str, Kernel] = {}
         self._scratch: dict[str, DeviceArray] = {}
-        self._outgrown: list[DeviceArray] = []  # captured launches may still use it
+        self.generation = 0
 
     def launch(
         self, name: str, grid: Size3, block: Size3, *arguments: Argument, shared_bytes: int = 0
@@ -57,8 +60,9 @@ class Launcher:
     def scratch(self, name: str, num_bytes: int) -> int:
         """Address of memory of undefined content, the same at each call with this name.
 
-        It grows when more is asked for than ever before, which must not happen amid a capture: the
-        first call of an operation with its largest sizes is never captured.
+        It moves when more is asked for than ever before, which must not happen amid a capture: the
+        first call of an operation with its largest sizes is never captured, and what was captured
+        before is captured again.
 
         Raises:
             DeviceMemoryError: there is no room for it.
@@ -66,14 +70,16 @@ class Launcher:
         array = self._scratch.get(name)
         if array is None or array.nbytes < num_bytes:
             if array is not None:
-                self._outgrown.append(array)
+                self.generation += 1
+                num_bytes = max(num_bytes, min(2 * array.nbytes, _MOST_SPARE_BYTES))
+                # The old memory goes first: both together are more than what was planned for.
+                del self._scratch[name], array
             array = self._scratch[name] = self.space.empty((max(num_bytes, 1),), np.uint8)
         return array.address
 
     def release(self) -> None:
         """Let go of scratch memory; captured launches cannot run any more."""
         self._scratch.clear()
-        self._outgrown.clear()
 
 
 def pointer(array: DeviceArray | int | None) -> ctypes.c_void_p:

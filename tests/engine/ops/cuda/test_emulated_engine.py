@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from engine.commands.logits import compute_logits
+from engine.device.array import on_card
 from engine.device.emulated import EmulatedDevice
 from engine.gguf.reader import GgufFile
 from engine.model.mtp import DraftEntry
@@ -207,7 +208,11 @@ def test_the_trunk_feeds_the_head_and_chained_drafts_are_the_golden_ones():
             assert np.abs(logits - golden["chain_logits"][chain, step]).max() < HOST_BOUND
             assert int(logits.argmax()) == drafted
             fed_back = result.streams[-1:].copy()
+            best = model.mtp.forward([DraftEntry(sequence, fed_back, [drafted])], only_best=True)
+            sequence.truncate_mtp(sequence.mtp_length - 1)
             result = model.mtp.forward([DraftEntry(sequence, fed_back, [drafted])])
+            assert best.best is not None
+            assert best.best.tolist() == [int(result.logits[0].argmax())]
         sequence.truncate_mtp(done)
 
 
@@ -248,3 +253,23 @@ def test_pages_in_host_memory_give_the_bits_of_pages_on_the_card(case, kv_type):
         ops.close()
     np.testing.assert_array_equal(bits[1], bits[0])
     np.testing.assert_array_equal(bits[2], bits[0])
+
+
+def test_windows_are_recorded_again_when_a_longer_pass_has_moved_scratch_memory():
+    model = load(SMALL)
+    tokens = tokens_of(SMALL, 40)
+
+    def window() -> np.ndarray:
+        sequence = model.new_sequence()
+        logits = forward(model, sequence, tokens[:2]).logits.copy()
+        sequence.release()
+        return logits
+
+    window()
+    wanted = window()
+    sequence = model.new_sequence()
+    forward(model, sequence, tokens)
+    sequence.release()
+    array: object = model.ops.zeros((1,))
+    on_card(array).space.drop_kept()  # what was scratch memory cannot be touched any more
+    np.testing.assert_array_equal(window(), wanted)

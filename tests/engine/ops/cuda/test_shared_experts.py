@@ -17,7 +17,7 @@ from engine.model.mtp import DraftEntry
 from engine.model.trunk import Model
 from engine.ops.cuda import CudaOps
 from engine.ops.cuda_settings import CudaSettings
-from engine.sequence.batch import LogitsWanted
+from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from tests.support.golden import arrays, forward, golden_limits, model_file, run_tokens
 from tests.support.plain_device import PlainDevice
 from tests.support.plain_launches import plain_launches
@@ -26,11 +26,16 @@ CASE = "full"  # 4 layers of 16 experts, 4 used
 NUM_TOKENS = 40
 
 
-def load(settings: CudaSettings, total_bytes: int = 1 << 30, mtp: str | None = None) -> Model:
+def load(
+    settings: CudaSettings,
+    total_bytes: int = 1 << 30,
+    mtp: str | None = None,
+    draft_ids: np.ndarray | None = None,
+) -> Model:
     limits = golden_limits()
     ops = CudaOps(limits.for_ops(), PlainDevice(total_bytes), settings, plain_launches)
     head = None if mtp is None else model_file(mtp)
-    return Model.load(model_file(CASE), ops, limits, mtp_file=head)
+    return Model.load(model_file(CASE), ops, limits, mtp_file=head, draft_ids=draft_ids)
 
 
 def ops_of(model: Model) -> CudaOps:
@@ -89,6 +94,23 @@ def test_cached_and_copied_experts_agree_bit_for_bit(chunk):
     np.testing.assert_array_equal(some, whole)
 
 
+def test_choices_are_counted_for_the_layer_that_made_them(monkeypatch):
+    monkeypatch.setattr("engine.model.passes.STEP_S", 0.0)  # windows stop after each layer
+    model = load(CudaSettings(cache_bytes=0))
+    counted: list[tuple[int, list[list[int]]]] = []
+    assert ops_of(model).count_choices(lambda layer, ids: counted.append((layer, ids.tolist())))
+    sequence = model.new_sequence()
+    wanted = []
+    for token in tokens()[:4]:
+        wanted += [
+            (layer, np.asarray(model.workspace_rows(1).expert_ids).tolist())
+            for layer in model.layers(Batch([BatchEntry(sequence, [token], LogitsWanted.LAST)]))
+        ]
+        sequence.commit(1)
+    ops_of(model).moe_work.begin_pass()  # the last layer's is counted when the next pass begins
+    assert counted[-len(wanted) :] == wanted
+
+
 def test_the_cache_follows_what_is_used_and_answers_stay_the_same():
     whole = load(CudaSettings())
     size = expert_bytes() * 3 // 4  # of which the ring takes two thirds
@@ -126,6 +148,37 @@ def test_the_hosts_times_grow_with_the_layers_that_it_shares():
     whole = load(CudaSettings())
     decoded(whole, 4)
     assert ops_of(whole).moe_work.times.num_layers == 0
+
+
+def test_prompts_of_many_lengths_leave_no_pinned_memory_behind():
+    model = load(CudaSettings())
+    pinned = ops_of(model).device.pinned
+    sizes: list[int] = []
+    ops_of(model).device.pinned = lambda num_bytes: sizes.append(num_bytes) or pinned(num_bytes)
+    for chunk in range(17, NUM_TOKENS + 1):
+        sequence = model.new_sequence()
+        model.forward(Batch([BatchEntry(sequence, tokens()[:chunk], LogitsWanted.LAST)]))
+        sequence.release()
+    hidden = model.config.hidden_size
+    tables = 1 + sum(layer.ple is not None for layer in model.weights.layers)
+    assert sum(sizes) <= tables * (32 + 64) * hidden * 4
+
+
+def test_prompts_that_get_longer_leave_no_memory_of_the_card_behind():
+    def used_after(lengths: range) -> int:
+        model = load(CudaSettings(cache_bytes=0))
+        before = ops_of(model).device.free_bytes()
+        for length in lengths:
+            sequence = model.new_sequence()
+            model.forward(Batch([BatchEntry(sequence, tokens()[:length], LogitsWanted.LAST)]))
+            sequence.release()
+        del sequence
+        gc.collect()
+        ops_of(model).moe_work.give_back()  # what is kept for arrays to come goes, too
+        return before - ops_of(model).device.free_bytes()
+
+    longest = used_after(range(NUM_TOKENS, NUM_TOKENS + 1))
+    assert used_after(range(17, NUM_TOKENS + 1)) <= longest * 2  # what is small doubles
 
 
 def test_memory_can_be_given_back_and_taken_again_between_passes():
