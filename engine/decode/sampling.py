@@ -116,6 +116,12 @@ class Sampler:
         ids, probabilities = candidates(allowed, params)
         return int(ids[draw(probabilities, u)])
 
+    @property
+    def takes_best(self) -> bool:
+        """Whether each token is that of the largest logit, whatever the others are."""
+        is_moved = self._biases.is_active or self._penalties.is_active
+        return self._params.temperature == 0 and not is_moved
+
     def note(self, token_id: int) -> None:
         """A token, sampled or forced, became part of the answer."""
         self.num_seen += 1

@@ -96,6 +96,7 @@ class _DraftPass:
     recording: Recording
     given: FloatArray  # (R, hc, H) the streams that it begins with
     logits: FloatArray  # (n, V), or (n, D) for a part of the vocabulary
+    best: IntArray | None = None  # (n,) their largest ones, instead
 
 
 class MtpHead:
@@ -122,7 +123,7 @@ class MtpHead:
         self._logits = np.zeros((0, config.vocab_size), np.float32)  # the rest is minus infinity
         self._part_logits = np.zeros((0, 0), np.float32)
         self._records = is_recording_on() and ops.records_numbers
-        self._kept: dict[tuple[int, int, int, int], _DraftPass] = {}
+        self._kept: dict[tuple[int, int, int, int, bool], _DraftPass] = {}
         self._given = ops.zeros((min(limits.max_rows, RECORDED_ROWS), hc, H))
         self._plans = PlanBuilder(
             max_rows=limits.max_rows,
@@ -138,10 +139,14 @@ class MtpHead:
         """Its experts."""
         return self._weights.layer.moe
 
-    def forward(self, entries: Sequence[DraftEntry]) -> PassResult:
+    def forward(self, entries: Sequence[DraftEntry], *, only_best: bool = False) -> PassResult:
         """Append entries and predict; `streams` of the result feed the next draft step.
 
         The entries count at once (`state.mtp_length` grows); `state.truncate_mtp` takes them back.
+
+        Args:
+            entries: what to append.
+            only_best: the best tokens do instead of logits, where they come sooner.
 
         Raises:
             InputError: a token id is not in the vocabulary, or a context would be exceeded.
@@ -151,7 +156,7 @@ class MtpHead:
         try:
             for entry in entries:
                 entry.state.begin_mtp(len(entry.next_tokens))
-            result = self._compute(entries, num_rows)
+            result = self._compute(entries, num_rows, only_best=only_best)
         except BaseException:
             for entry in entries:  # pages that were provided go back
                 entry.state.truncate_mtp(entry.state.mtp_length)
@@ -160,7 +165,9 @@ class MtpHead:
             entry.state.mtp_length += len(entry.next_tokens)
         return result
 
-    def _compute(self, entries: Sequence[DraftEntry], num_rows: int) -> PassResult:
+    def _compute(
+        self, entries: Sequence[DraftEntry], num_rows: int, *, only_best: bool
+    ) -> PassResult:
         ops = self._ops
         ops.synchronize()  # a pass that was left may still read its plan
         plan = self._plans.build(
@@ -174,7 +181,7 @@ class MtpHead:
         wanted = logit_rows([e.logits for e in entries], plan.seq_start)
         while True:
             try:
-                draft = self._pass(plan, rows, wanted)
+                draft = self._pass(plan, rows, wanted, only_best=only_best)
                 for index, entry in enumerate(entries):
                     own = slice(plan.seq_start[index], plan.seq_start[index + 1])
                     draft.given[own] = entry.streams
@@ -185,10 +192,18 @@ class MtpHead:
                 if not ops.make_room():
                     raise
                 logger.warning("fewer experts are kept on the card: %s", error)
-        logits = self._all_logits(draft.logits)
-        return PassResult(logits, wanted, rows.streams, plan.seq_start.copy())
+        starts = plan.seq_start.copy()
+        ids = self._weights.draft_ids
+        if draft.best is not None:
+            best = draft.best.copy()
+            if ids is not None:
+                best[best >= 0] = ids[best[best >= 0]]
+            return PassResult(draft.logits, wanted, rows.streams, starts, best)
+        return PassResult(self._all_logits(draft.logits), wanted, rows.streams, starts)
 
-    def _pass(self, plan: PassPlan, rows: RowBuffers, wanted: IntArray) -> _DraftPass:
+    def _pass(
+        self, plan: PassPlan, rows: RowBuffers, wanted: IntArray, *, only_best: bool
+    ) -> _DraftPass:
         """The operations of a pass; those of small passes are recorded, as the trunk's are."""
         num_rows, count = plan.num_rows, len(wanted)
         first = int(wanted[0]) if count else 0
@@ -196,16 +211,20 @@ class MtpHead:
         if not (self._records and is_range and num_rows <= RECORDED_ROWS):
             parts, logits = self._parts(plan, rows, rows.streams, wanted, is_range=False)
             return _DraftPass(CalledParts(parts), rows.streams, logits)
-        key = (num_rows, plan.num_sequences, first, count)
+        chooses = only_best and count > 0 and self._ops.chooses
+        key = (num_rows, plan.num_sequences, first, count, chooses)
         draft = self._kept.get(key)
         if draft is None:
             if len(self._kept) >= _MOST_RECORDINGS:
                 self._kept.clear()
             given = self._given[:num_rows]
-            parts, logits = self._parts(plan, rows, given, wanted, is_range=True)
-            keep = (self._weights, self._layer, plan, rows, given, logits)
+            best = None
+            if chooses:
+                (best,) = self._ops.host_arrays(((count,), np.int32))
+            parts, logits = self._parts(plan, rows, given, wanted, is_range=True, best=best)
+            keep = (self._weights, self._layer, plan, rows, given, logits, best)
             recording = self._ops.record(parts, keep)
-            draft = self._kept[key] = _DraftPass(recording, given, logits)
+            draft = self._kept[key] = _DraftPass(recording, given, logits, best)
         return draft
 
     def _parts(
@@ -216,6 +235,7 @@ class MtpHead:
         wanted: IntArray,
         *,
         is_range: bool,
+        best: IntArray | None = None,
     ) -> tuple[list[Part], FloatArray]:
         """What a pass calls, and where its logits `[n, V or D]` will be.
 
@@ -226,6 +246,7 @@ class MtpHead:
                 the parts are to be run more than once.
             wanted: rows that get logits.
             is_range: these are neighbours.
+            best: `[n]`, gets their best tokens instead.
         """
         ops, weights, config = self._ops, self._weights, self.config
         num_rows, count = plan.num_rows, len(wanted)
@@ -242,7 +263,9 @@ class MtpHead:
         chosen, mixed, logits = self._workspace.head(count)
         if is_range and count:
             chosen = rows.streams[wanted[0] : wanted[-1] + 1]
-        if weights.draft_ids is not None:
+        if best is not None:
+            logits = logits[:0]
+        elif weights.draft_ids is not None:
             logits = self._logits_of_part(count, len(weights.draft_ids))
 
         def begin() -> None:
@@ -261,7 +284,10 @@ class MtpHead:
             if not is_range:
                 ops.take_rows(rows.streams, wanted, chosen)
             ops.hc_mix(weights.exit_mix, chosen, mixed, None)
-            ops.matmul([weights.output], mixed, [logits])
+            if best is None:
+                ops.matmul([weights.output], mixed, [logits])
+            else:
+                ops.choose(weights.output, mixed, best)
 
         return [begin, lambda: self._layer.run(ops, plan, rows), head], logits
 

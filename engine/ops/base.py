@@ -99,6 +99,7 @@ class Ops(ABC):
 
     name: str
     kv_types = frozenset({KvType.F16, KvType.F32})  # of keys and values that they can read
+    chooses = False  # whether there is `choose`: where logits are far from the host
     records_numbers = True  # `record` takes operations with a number among their arguments
 
     # -- weights ---------------------------------------------------------------------------------
@@ -266,6 +267,20 @@ class Ops(ABC):
             x: `[R, in]`.
             outs: each `[R, out_m]`, rows may be strided.
         """
+
+    def choose(self, matrix: Matrix, x: FloatArray, out: IntArray) -> None:
+        """`out[r] = argmax(matrix @ x[r])`: the token with the largest logit, without the logits.
+
+        Args:
+            matrix: `[V, H]`.
+            x: `[R, H]`.
+            out: `[R]`, on the host; the lower one of equals, -1 where no logit or one that is no
+                number is the largest.
+
+        Raises:
+            NotImplementedError: `chooses` is false.
+        """
+        raise NotImplementedError(f"{self.name} operations choose no tokens")
 
     # -- residual streams ------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ What the operations compute is said in `engine/ops/base.py`.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, cast
@@ -66,6 +67,7 @@ class CudaOps(Ops):
 
     name = "cuda"
     kv_types = frozenset(KvType)
+    chooses = True
 
     def __init__(
         self,
@@ -351,8 +353,20 @@ class CudaOps(Ops):
     def _target(self, index: int, out: FloatArray) -> DeviceArray:
         if is_on_card(out):
             return on_card(out)
-        address = self._launcher.scratch(f"matmul_out_{index}", out.nbytes)
-        return DeviceArray(self._space, address, out.shape, out.dtype, None)
+        return self._scratch(f"matmul_out_{index}", out.shape, out.dtype)
+
+    def _scratch(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
+        kind = np.dtype(dtype)
+        address = self._launcher.scratch(name, math.prod(shape) * kind.itemsize)
+        return DeviceArray(self._space, address, shape, kind, None)
+
+    def choose(self, matrix: Matrix, x: FloatArray, out: IntArray) -> None:
+        """The token with the largest logit of each row; logits stay on the card."""
+        logits = self._scratch("matmul_out_0", (len(x), matrix.rows), np.float32)
+        ids = self._scratch("chosen_ids", (len(x),), np.int32)
+        self._launches.products.matmul([matrix], on_card(x), [logits])
+        self._launches.sampling.argmax(logits, ids)
+        self._launcher.stream.download(out, ids.address)
 
     # -- residual streams ------------------------------------------------------------------------
 

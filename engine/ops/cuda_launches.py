@@ -18,6 +18,7 @@ from engine.ops.cuda_experts import ExpertLaunches
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_ple import CudaPle
 from engine.ops.cuda_products import CudaProducts
+from engine.ops.cuda_sampling import CudaSampling
 from engine.ops.cuda_streams import CudaStreams, Pending
 from engine.ops.plan import PassPlan
 from engine.ops.pools import DeltaPool, KvPool, PlePool
@@ -129,6 +130,13 @@ class AttentionLaunches(Protocol):
     ) -> None: ...
 
 
+class SamplingLaunches(Protocol):
+    """What choosing a token needs of logits."""
+
+    def argmax(self, logits: DeviceArray, ids: DeviceArray) -> None:
+        """Ids `[R]` of the largest logits of `[R, V]`, the lower of equals; -1 where none is."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Launches:
     """All groups."""
@@ -138,6 +146,7 @@ class Launches:
     delta: DeltaLaunches
     ple: PleLaunches
     attention: AttentionLaunches
+    sampling: SamplingLaunches
 
     def reserve(self, limits: Limits) -> None:
         """Take the scratch memory of the largest passes now."""
@@ -156,6 +165,7 @@ def make_launches(launcher: Launcher, limits: Limits) -> Launches:
         delta=CudaDelta(launcher),
         ple=CudaPle(launcher),
         attention=CudaAttention(launcher),
+        sampling=CudaSampling(launcher),
     )
     del limits
     return launches

@@ -74,12 +74,22 @@ class PassResult:
         logit_rows: the row that each of them belongs to, ascending.
         streams: residual streams of every row after the last layer, before the final mixer.
         seq_start: first row of each entry, and the number of rows at the end.
+        best: the tokens with the largest logits, where these were asked for instead; -1 where there
+            is none.
     """
 
     logits: FloatArray  # (n, V)
     logit_rows: IntArray  # (n,)
     streams: FloatArray  # (R, hc, H)
     seq_start: IntArray  # (S + 1,)
+    best: IntArray | None = None  # (n,)
+
+    def best_of(self, entry: int) -> IntArray | None:
+        """The best tokens of one entry's rows, `[k]`."""
+        if self.best is None:
+            return None
+        first, stop = self.logit_rows.searchsorted(self.seq_start[entry : entry + 2])
+        return self.best[first:stop]
 
     def logits_of(self, entry: int) -> FloatArray:
         """Logits of one entry's rows, `[k, V]`."""

@@ -162,6 +162,14 @@ class PlainCalls:
 
         self._later(compute)
 
+    def argmax(self, logits, ids):
+        values, target = on_host(logits), on_host(ids)
+
+        def compute() -> None:
+            target[...] = np.where(np.isfinite(values.max(1)), values.argmax(1), -1)
+
+        self._later(compute)
+
     def shared_values(self, weights, x, values):
         gate, up, down = map(_matrix, (weights.shared_gate, weights.shared_up, weights.shared_down))
         rows, out = host_view(x), host_view(values)
@@ -187,7 +195,7 @@ class PlainCalls:
 def plain_launches(launcher: Launcher, limits: Limits) -> Launches:
     """All groups of launches are the same object."""
     calls: Any = PlainCalls(launcher, limits)
-    return Launches(calls, calls, calls, calls, calls)
+    return Launches(calls, calls, calls, calls, calls, calls)
 
 
 def plain_ops(

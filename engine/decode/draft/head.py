@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from engine.sequence.state import SequenceState
 
 FloatArray = npt.NDArray[np.float32]
+_Next = FloatArray | int  # logits of a draft, or the best token
 
 HEAD_WINDOW = 32_768
 
@@ -30,12 +31,16 @@ HEAD_WINDOW = 32_768
 class DraftHead(Protocol):
     """A loaded head."""
 
-    def forward(self, entries: Sequence[DraftEntry]) -> PassResult:
-        """Append entries and predict."""
+    def forward(self, entries: Sequence[DraftEntry], *, only_best: bool = False) -> PassResult:
+        """Append entries and predict; the best tokens do where only these are asked for."""
 
 
 class TokenDrawer(Protocol):
     """Draws as the answer's own sampler will."""
+
+    @property
+    def takes_best(self) -> bool:
+        """Whether each token is that of the largest logit."""
 
     def sample(self, logits: FloatArray, *, use_penalties: bool = True, ahead: int = 0) -> int:
         """The token that would come `ahead` tokens after the next one."""
@@ -114,9 +119,9 @@ class HeadDrafter:
 
     def _feed(
         self, ready: Sequence[tuple[Told, DraftEntry]]
-    ) -> list[tuple[Told, FloatArray, FloatArray]]:
+    ) -> list[tuple[Told, FloatArray, _Next]]:
         """Make the entries, as many at a time as fit; streams and logits of those to go on from."""
-        chains: list[tuple[Told, FloatArray, FloatArray]] = []
+        chains: list[tuple[Told, FloatArray, _Next]] = []
         batch: list[tuple[Told, DraftEntry]] = []
         num_rows = 0
         for part, entry in ready:
@@ -129,30 +134,34 @@ class HeadDrafter:
 
     def _run(
         self, batch: Sequence[tuple[Told, DraftEntry]]
-    ) -> list[tuple[Told, FloatArray, FloatArray]]:
-        result = self._head.forward([entry for _, entry in batch])
+    ) -> list[tuple[Told, FloatArray, _Next]]:
+        entries = [entry for _, entry in batch]
+        result = self._forward(entries, [part for part, _ in batch if part.num_drafts])
         return [
-            (part, result.streams_of(i)[-1:].copy(), result.logits_of(i)[-1].copy())
+            (part, result.streams_of(i)[-1:].copy(), _next_of(result, i))
             for i, (part, _) in enumerate(batch)
             if part.num_drafts
         ]
 
-    def _chain(
-        self, chains: list[tuple[Told, FloatArray, FloatArray]]
-    ) -> list[tuple[Told, list[int]]]:
+    def _forward(self, entries: Sequence[DraftEntry], drafting: Sequence[Told]) -> PassResult:
+        """A pass; without logits where nobody who drafts looks at more than the best token."""
+        only_best = all(part.sampler.takes_best and part.min_p <= 0 for part in drafting)
+        return self._head.forward(entries, only_best=only_best)
+
+    def _chain(self, chains: list[tuple[Told, FloatArray, _Next]]) -> list[tuple[Told, list[int]]]:
         """Draft on from logits, all sequences side by side."""
         lengths = [part.state.mtp_length for part, _, _ in chains]
         drafts: list[list[int]] = [[] for _ in chains]
         going = list(range(len(chains)))
         streams = [chain[1] for chain in chains]
-        logits = [chain[2] for chain in chains]
+        following = [chain[2] for chain in chains]
         try:
             while going:
                 still: list[int] = []
                 for i in going:
                     part = chains[i][0]
-                    token = part.sampler.sample(logits[i], ahead=len(drafts[i]))
-                    if part.min_p > 0 and _share_of(logits[i], token) < part.min_p:
+                    token = _token_of(part, following[i], len(drafts[i]))
+                    if token is None:
                         continue
                     drafts[i].append(token)
                     if len(drafts[i]) < part.num_drafts:
@@ -160,16 +169,32 @@ class HeadDrafter:
                 going = still
                 if not going:
                     break
-                result = self._head.forward(
-                    [DraftEntry(chains[i][0].state, streams[i], [drafts[i][-1]]) for i in going]
+                result = self._forward(
+                    [DraftEntry(chains[i][0].state, streams[i], [drafts[i][-1]]) for i in going],
+                    [chains[i][0] for i in going],
                 )
                 for place, i in enumerate(going):
                     streams[i] = result.streams_of(place)[-1:].copy()
-                    logits[i] = result.logits_of(place)[-1].copy()
+                    following[i] = _next_of(result, place)
         finally:
             for (part, _, _), length in zip(chains, lengths, strict=True):
                 part.state.truncate_mtp(length)
         return [(chain[0], drafted) for chain, drafted in zip(chains, drafts, strict=True)]
+
+
+def _next_of(result: PassResult, entry: int) -> _Next:
+    best = result.best_of(entry)
+    return result.logits_of(entry)[-1].copy() if best is None else int(best[-1])
+
+
+def _token_of(part: Told, following: _Next, ahead: int) -> int | None:
+    """The token that is drafted; None where the chain ends: no usable or no probable one."""
+    if isinstance(following, int):
+        return following if following >= 0 else None
+    token = part.sampler.sample(following, ahead=ahead)
+    if part.min_p > 0 and _share_of(following, token) < part.min_p:
+        return None
+    return token
 
 
 def _share_of(logits: FloatArray, token_id: int) -> float:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.decode.draft.head import HeadDrafter, Told
+from engine.decode.sampling import Sampler
+from engine.device.array import on_card
 from engine.device.base import DeviceMemoryError
 from engine.model.mtp import DraftEntry
 from engine.model.trunk import Model
+from engine.ops.cuda import CudaOps
 from engine.ops.cuda_settings import CudaSettings
+from engine.worker.messages import SamplingParams
 from tests.engine.ops.cuda.test_shared_experts import load, num_slots
 from tests.support.golden import forward
 
@@ -46,6 +51,94 @@ def test_passes_of_the_draft_head_are_recorded_and_give_the_same_bits(monkeypatc
     for wanted, *others in zip(called, recorded, again, strict=True):
         for other in others:
             np.testing.assert_array_equal(other, wanted)
+
+
+def best_tokens(model: Model, *, only_best: bool) -> list[int]:
+    """Chains of drafts of two sequences side by side."""
+    assert model.mtp is not None
+    states, entries = [], []
+    for first, count in ((1, 4), (9, 2)):
+        states.append(model.new_sequence())
+        tokens = list(range(first, first + count + 1))
+        streams = np.asarray(forward(model, states[-1], tokens[:-1]).streams).copy()
+        states[-1].commit(count)
+        entries.append(DraftEntry(states[-1], streams, tokens[1:]))
+    found: list[int] = []
+    for _ in range(4):
+        result = model.mtp.forward(entries, only_best=only_best)
+        entries = []
+        for i, state in enumerate(states):
+            best = result.best_of(i)
+            token = int(result.logits_of(i)[-1].argmax()) if best is None else int(best[-1])
+            found.append(token)
+            entries.append(DraftEntry(state, np.asarray(result.streams_of(i)).copy()[-1:], [token]))
+    assert (result.best is not None) is only_best
+    assert len(result.logits) == (0 if only_best else 2)
+    for state in states:
+        state.release()
+    return found
+
+
+@pytest.mark.parametrize("part", [None, [5, 8, 200, 201, 383]])
+def test_the_best_drafts_are_those_of_the_logits(part):
+    ids = None if part is None else np.array(part, np.int64)
+    model = load(CudaSettings(), mtp="full-mtp", draft_ids=ids)
+    wanted = best_tokens(model, only_best=False)
+    assert best_tokens(model, only_best=True) == wanted
+    assert part is None or set(wanted) <= set(part)
+
+
+def test_a_draft_without_usable_logits_is_none():
+    model = load(CudaSettings(), mtp="full-mtp")
+    assert model.mtp is not None
+    norm = on_card(model.mtp._weights.exit_mix.norm)
+    norm[...] = np.full(norm.shape, np.nan, np.float32)
+    sequence = model.new_sequence()
+    streams = forward(model, sequence, [1, 2]).streams.copy()
+    sequence.commit(2)
+    result = model.mtp.forward([DraftEntry(sequence, streams, [2, 3])], only_best=True)
+    assert result.best is not None
+    assert result.best.tolist() == [-1]
+
+
+@pytest.mark.parametrize(("temperature", "min_p"), [(0, 0.0), (0, 0.2), (0.9, 0.0)])
+def test_logits_stay_on_the_card_where_the_best_draft_is_wanted(temperature, min_p, monkeypatch):
+    chains = []
+    for chooses in (True, False):
+        monkeypatch.setattr(CudaOps, "chooses", chooses)
+        model = load(CudaSettings(), mtp="full-mtp")
+        assert model.mtp is not None
+        drafter = HeadDrafter(model.mtp, 64, 16)
+        sequence = model.new_sequence()
+        streams = np.asarray(forward(model, sequence, [1, 2, 3]).streams).copy()
+        sequence.commit(3)
+        seen: list[bool] = []
+        head = model.mtp.forward
+
+        def noted(entries, *, only_best, head=head, seen=seen):
+            result = head(entries, only_best=only_best)
+            seen.append(result.best is not None)
+            return result
+
+        monkeypatch.setattr(model.mtp, "forward", noted)
+        sampler = Sampler(SamplingParams(temperature=temperature, seed=4))
+        told = Told(sequence, 0, streams, [2, 3, 4], 5, sampler, min_p)
+        chains.append(drafter.take_note([told]))
+        wants_best = temperature == 0 and min_p == 0
+        assert len(seen) >= 1
+        assert set(seen) == {chooses and wants_best}
+    assert chains[0] == chains[1]
+
+
+def test_penalties_and_biases_want_all_logits():
+    assert Sampler(SamplingParams(temperature=0)).takes_best
+    for changed in (
+        {"temperature": 0.5},
+        {"logit_bias": ((3, 1.0),)},
+        {"presence_penalty": 0.5},
+        {"repetition_penalty": 1.2},
+    ):
+        assert not Sampler(SamplingParams(**{"temperature": 0, **changed})).takes_best
 
 
 def test_a_pass_of_the_draft_head_that_lacks_memory_is_done_again_with_fewer_experts(
