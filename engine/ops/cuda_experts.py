@@ -416,7 +416,7 @@ class CudaExperts:
     def _will_read(self, layer: _Layer, expert_ids: npt.NDArray[np.integer]) -> None:
         """Say which experts of a layer come from the file now."""
         if self.read_watch is not None and layer.index < self._num_trunk:
-            self.read_watch(layer.index, expert_ids)
+            self.read_watch(layer.index, np.asarray(expert_ids, np.int32))
 
     def _note(self) -> None:
         """Count the choice of the layer before: the card is busy now, and this costs nothing."""
