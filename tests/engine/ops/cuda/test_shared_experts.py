@@ -299,6 +299,17 @@ def test_counts_of_earlier_answers_choose_the_slots():
     assert sum(num_slots(model)) == 3
 
 
+@pytest.mark.parametrize("ring", [1, 3, 16])
+def test_a_prompt_has_each_expert_copied_once_that_has_no_slot(ring):
+    model = load(CudaSettings(cache_bytes=expert_bytes() // 2, ring_experts=ring))
+    memory = ops_of(model).moe_work.memory
+    assert memory is not None
+    copied = memory.mover.num_bytes
+    decoded(model, NUM_TOKENS)  # which want all experts
+    missing = 4 * 16 - sum(num_slots(model))
+    assert memory.mover.num_bytes - copied == missing * memory.most_slot_bytes
+
+
 @pytest.mark.parametrize("copy_bytes", [0, 400_000, 1 << 30])
 def test_experts_in_locked_memory_give_the_same_bits(copy_bytes, caplog):
     whole = decoded(load(CudaSettings()), 40)
