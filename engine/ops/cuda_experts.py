@@ -19,20 +19,19 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.device.array import DeviceArray
 from engine.device.base import Event
-from engine.memory.expert_bank import Bank, ExpertSource
 from engine.memory.expert_memory import ExpertMemory, RingHalf
 from engine.memory.expert_pins import ExpertPins
 from engine.ops.base import ChoiceCounter
+from engine.ops.cuda_expert_layer import ExpertLayer, HostRows, host_group, source_of
 from engine.ops.cuda_host_arrays import HostArrays
 from engine.ops.cuda_launch import Launcher
-from engine.ops.cuda_matrix import cuda_matrix
+from engine.ops.cuda_launches import ExpertLaunches
 from engine.ops.cuda_recording import Steps
 from engine.ops.cuda_settings import CudaSettings
 from engine.ops.host import HostOps
@@ -43,56 +42,6 @@ IntArray = npt.NDArray[np.int32]
 
 _GIVEN_UP = 8  # when memory runs out, one slot of so many
 _READ_ALL = 3  # a layer whose choices are so many times its experts reads nearly all of them
-
-
-class ExpertLaunches(Protocol):
-    """The launches that experts are made of. R rows, K experts of each, E in all."""
-
-    def route(
-        self,
-        weights: MoeWeights,
-        x: DeviceArray,
-        expert_ids: DeviceArray,
-        expert_weights: DeviceArray,
-    ) -> None:
-        """See `Ops.route`."""
-
-    def shared_values(self, weights: MoeWeights, x: DeviceArray, values: DeviceArray) -> None:
-        """What the shared expert gives, ungated: x, values `[R, H]`."""
-
-    def add_shared(
-        self, weights: MoeWeights, x: DeviceArray, values: DeviceArray, out: DeviceArray
-    ) -> None:
-        """`out[r] += gate(x[r]) * values[r]`: with `shared_values`, `Ops.shared_expert`."""
-
-    def expert_slots(
-        self, expert_ids: DeviceArray, slot_of: DeviceArray, slots: DeviceArray
-    ) -> None:
-        """`slots[r, k] = slot_of[expert_ids[r, k]]`; slot_of `[E]`, the others `[R, K]`, int32."""
-
-    def expert_pairs(
-        self,
-        weights: MoeWeights,
-        bank: Bank,
-        x: DeviceArray,
-        slots: DeviceArray,
-        pairs: DeviceArray,
-    ) -> None:
-        """`pairs[r, k]` = the expert in slot `slots[r, k]` of x[r], `[R, K, H]`; left where -1."""
-
-    def expert_sum(
-        self,
-        pairs: DeviceArray,
-        slots: DeviceArray,
-        more_slots: DeviceArray | None,
-        expert_weights: DeviceArray,
-        host: DeviceArray | None,
-        out: DeviceArray,
-    ) -> None:
-        """`out[r]` = sum over k, in order, of `expert_weights[r, k] * pairs[r, k]`, plus host[r].
-
-        Only those k count where one of the slots `[R, K]` is not -1.
-        """
 
 
 @dataclass(slots=True)
@@ -108,33 +57,6 @@ class HostTimes:
     waited_s: float = 0.0
     computed_s: float = 0.0
     num_layers: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class _Layer:
-    """One layer's experts."""
-
-    index: int  # in the memory
-    source: ExpertSource
-    weights: MoeWeights
-    host: MoeWeights  # for the host operations
-    slot_of: DeviceArray  # (E,) on the card
-
-
-@dataclass(slots=True, eq=False)
-class _HostRows:
-    """Pinned arrays through which rows pass between the processors, one layer after the other."""
-
-    x: FloatArray  # (R, H)
-    ids: IntArray  # (R, K)
-    weights: FloatArray  # (R, K)
-    missing: IntArray  # (R, K) those that the CPU computes, else -1
-    total: FloatArray  # (R, H) their sum
-    ring_slots: IntArray  # (R, K) where those lie that were copied to the ring, else -1
-
-    def first(self, num_rows: int) -> _HostRows:
-        """The arrays of the first rows."""
-        return _HostRows(*(getattr(self, name)[:num_rows] for name in self.__slots__))
 
 
 class CudaExperts:
@@ -166,8 +88,8 @@ class CudaExperts:
         self.counter: ChoiceCounter | None = None
         self.read_watch: ChoiceCounter | None = None
         self.times = HostTimes()
-        self._layers: dict[int, _Layer] = {}
-        self._rows: dict[tuple[int, int, int], _HostRows] = {}  # by R, K, H
+        self._layers: dict[int, ExpertLayer] = {}
+        self._rows: dict[tuple[int, int, int], HostRows] = {}  # by R, K, H
         self._noted: tuple[ExpertMemory, int, IntArray] | None = None  # a choice to be counted
         self._chosen: Event = launcher.device.new_event()
         self._slot_table: IntArray = np.zeros((0, 0), np.int32)  # (layers, E), pinned
@@ -189,7 +111,7 @@ class CudaExperts:
         settings = self._settings
         self._layers.clear()
         self._num_trunk = len(groups) - num_draft
-        sources = [_source(group) for group in groups]
+        sources = [source_of(group) for group in groups]
         pins = None
         if settings.pins_experts:
             pins = ExpertPins(self._launcher.device, sources, settings.pinned_copy_bytes)
@@ -210,7 +132,7 @@ class CudaExperts:
         ]
         for index, (group, source) in enumerate(zip(groups, sources, strict=True)):
             slot_of = self._host_arrays.mirror(self._slot_table[index, : source.num_experts])
-            self._layers[id(group)] = _Layer(index, source, group, _host_group(group), slot_of)
+            self._layers[id(group)] = ExpertLayer(index, source, group, host_group(group), slot_of)
         ring_bytes = sum(half.memory.nbytes for half in self.memory.ring)
         self.memory.take(num_bytes - ring_bytes, self._counts(groups, num_draft))
         self._upload_table()
@@ -346,7 +268,7 @@ class CudaExperts:
 
     def _cached_pairs(
         self,
-        layer: _Layer,
+        layer: ExpertLayer,
         memory: ExpertMemory,
         x: DeviceArray,
         ids: DeviceArray,
@@ -364,7 +286,7 @@ class CudaExperts:
 
     def _shared_work(
         self,
-        layer: _Layer,
+        layer: ExpertLayer,
         memory: ExpertMemory,
         x: DeviceArray,
         ids: DeviceArray,
@@ -397,7 +319,7 @@ class CudaExperts:
         stream.upload(total.address, rows.total)
         self._launches.expert_sum(pairs, slots, ring_slots, expert_weights, total, out)
 
-    def _choose_missing(self, layer: _Layer, memory: ExpertMemory, rows: _HostRows) -> None:
+    def _choose_missing(self, layer: ExpertLayer, memory: ExpertMemory, rows: HostRows) -> None:
         """Wait for a layer's choice, and write down what the card does not hold of it."""
         self._note()
         if memory.is_moving and not self._chosen.is_done():
@@ -413,7 +335,7 @@ class CudaExperts:
         self._saw_trunk = self._saw_trunk or layer.index < self._num_trunk
         self._will_read(layer, rows.missing)
 
-    def _will_read(self, layer: _Layer, expert_ids: npt.NDArray[np.integer]) -> None:
+    def _will_read(self, layer: ExpertLayer, expert_ids: npt.NDArray[np.integer]) -> None:
         """Say which experts of a layer come from the file now."""
         if self.read_watch is not None and layer.index < self._num_trunk:
             self.read_watch(layer.index, np.asarray(expert_ids, np.int32))
@@ -427,11 +349,11 @@ class CudaExperts:
                 self.counter(index, ids)
             self._noted = None
 
-    def _compute_missing(self, layer: _Layer, memory: ExpertMemory, rows: _HostRows) -> None:
+    def _compute_missing(self, layer: ExpertLayer, memory: ExpertMemory, rows: HostRows) -> None:
         self._choose_missing(layer, memory, rows)
         self._compute(layer, rows)
 
-    def _compute(self, layer: _Layer, rows: _HostRows) -> None:
+    def _compute(self, layer: ExpertLayer, rows: HostRows) -> None:
         if (rows.missing < 0).all():
             rows.total[...] = 0
             return
@@ -440,7 +362,7 @@ class CudaExperts:
         self.times.computed_s += time.perf_counter() - began_at
 
     def _begin_copies(
-        self, layer: _Layer, memory: ExpertMemory, rows: _HostRows, half: RingHalf
+        self, layer: ExpertLayer, memory: ExpertMemory, rows: HostRows, half: RingHalf
     ) -> None:
         """Have a share of the missing experts copied to the ring; the rest is the CPU's."""
         self._choose_missing(layer, memory, rows)
@@ -460,7 +382,7 @@ class CudaExperts:
         memory.mover.stream.record(half.filled)
         self._launcher.stream.wait(half.filled)
 
-    def _end_copies(self, layer: _Layer, rows: _HostRows, half: RingHalf) -> None:
+    def _end_copies(self, layer: ExpertLayer, rows: HostRows, half: RingHalf) -> None:
         self._launcher.stream.record(half.is_free)
         self._compute(layer, rows)
 
@@ -468,7 +390,7 @@ class CudaExperts:
 
     def _ring_pairs(
         self,
-        layer: _Layer,
+        layer: ExpertLayer,
         memory: ExpertMemory,
         x: DeviceArray,
         ids: DeviceArray,
@@ -509,7 +431,7 @@ class CudaExperts:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _layer(self, weights: MoeWeights) -> tuple[_Layer, ExpertMemory]:
+    def _layer(self, weights: MoeWeights) -> tuple[ExpertLayer, ExpertMemory]:
         layer = self._layers.get(id(weights))
         if layer is None or self.memory is None:
             raise TypeError("these experts were not there when loading was finished")
@@ -520,7 +442,7 @@ class CudaExperts:
         address = self._launcher.scratch(name, math.prod(shape) * kind.itemsize)
         return DeviceArray(self._launcher.space, address, shape, kind, None)
 
-    def _host_rows(self, num_rows: int, num_used: int, width: int) -> _HostRows:
+    def _host_rows(self, num_rows: int, num_used: int, width: int) -> HostRows:
         """Pinned arrays for so many rows; the same ones at each call."""
         rows = self._rows.get((num_rows, num_used, width))
         if rows is None:
@@ -530,28 +452,8 @@ class CudaExperts:
                 choice = ((most, num_used), np.int32)
                 share = ((most, num_used), np.float32)
                 values = ((most, width), np.float32)
-                self._rows[key] = _HostRows(
+                self._rows[key] = HostRows(
                     *self._host_arrays.new_block([values, choice, share, choice, values, choice])
                 )
             rows = self._rows[num_rows, num_used, width] = self._rows[key].first(num_rows)
         return rows
-
-
-def _source(weights: MoeWeights) -> ExpertSource:
-    matrices = (cuda_matrix(m) for m in (weights.gate, weights.up, weights.down))
-    return ExpertSource.of(*(matrix.stacked_bytes for matrix in matrices))
-
-
-def _host_group(weights: MoeWeights) -> MoeWeights:
-    """The same experts for the host operations, which read the mapped file."""
-    return MoeWeights(
-        router=cuda_matrix(weights.router).host,
-        gate=cuda_matrix(weights.gate).host,
-        up=cuda_matrix(weights.up).host,
-        down=cuda_matrix(weights.down).host,
-        num_used=weights.num_used,
-        shared_router=np.zeros(weights.router.columns, np.float32),  # not read by `experts`
-        shared_gate=cuda_matrix(weights.shared_gate).host,
-        shared_up=cuda_matrix(weights.shared_up).host,
-        shared_down=cuda_matrix(weights.shared_down).host,
-    )

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.device.array import DeviceArray
+from engine.memory.expert_bank import Bank
 from engine.ops.base import Limits
 from engine.ops.cuda_attention import CudaAttention
 from engine.ops.cuda_delta import CudaDelta
-from engine.ops.cuda_experts import ExpertLaunches
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_ple import CudaPle
 from engine.ops.cuda_products import CudaProducts
@@ -27,10 +27,61 @@ from engine.ops.weights import (
     DeltaWeights,
     HyperConnectionWeights,
     Matrix,
+    MoeWeights,
     PleWeights,
 )
 
 Commit = tuple[int, int, int]  # slot, half that was read, number of tokens
+
+
+class ExpertLaunches(Protocol):
+    """The launches that experts are made of. R rows, K experts of each, E in all."""
+
+    def route(
+        self,
+        weights: MoeWeights,
+        x: DeviceArray,
+        expert_ids: DeviceArray,
+        expert_weights: DeviceArray,
+    ) -> None:
+        """See `Ops.route`."""
+
+    def shared_values(self, weights: MoeWeights, x: DeviceArray, values: DeviceArray) -> None:
+        """What the shared expert gives, ungated: x, values `[R, H]`."""
+
+    def add_shared(
+        self, weights: MoeWeights, x: DeviceArray, values: DeviceArray, out: DeviceArray
+    ) -> None:
+        """`out[r] += gate(x[r]) * values[r]`: with `shared_values`, `Ops.shared_expert`."""
+
+    def expert_slots(
+        self, expert_ids: DeviceArray, slot_of: DeviceArray, slots: DeviceArray
+    ) -> None:
+        """`slots[r, k] = slot_of[expert_ids[r, k]]`; slot_of `[E]`, the others `[R, K]`, int32."""
+
+    def expert_pairs(
+        self,
+        weights: MoeWeights,
+        bank: Bank,
+        x: DeviceArray,
+        slots: DeviceArray,
+        pairs: DeviceArray,
+    ) -> None:
+        """`pairs[r, k]` = the expert in slot `slots[r, k]` of x[r], `[R, K, H]`; left where -1."""
+
+    def expert_sum(
+        self,
+        pairs: DeviceArray,
+        slots: DeviceArray,
+        more_slots: DeviceArray | None,
+        expert_weights: DeviceArray,
+        host: DeviceArray | None,
+        out: DeviceArray,
+    ) -> None:
+        """`out[r]` = sum over k, in order, of `expert_weights[r, k] * pairs[r, k]`, plus host[r].
+
+        Only those k count where one of the slots `[R, K]` is not -1.
+        """
 
 
 class ProductLaunches(ExpertLaunches, Protocol):
