@@ -31,6 +31,7 @@ from engine.core.gguf_header import read_model_header
 from engine.core.model_config import PleConfig
 from engine.core.ngram_numbers import TABLE_NAME
 from engine.core.placement import model_config_of
+from engine.gguf.file_pages import system_pages
 from engine.gguf.reader import GgufFile, Tensor
 from engine.memory.ngram_table import NgramTable
 from engine.model.ple_hash import PleHash
@@ -201,22 +202,42 @@ def measure_direct(
     return Measured(name, added, CHUNK * plan.chunks / took, per_page, resident, cached)
 
 
-def measure_mapped(name: str, table: Table, source: Source, plan: Plan) -> Measured:
-    """The mapped file: pages come when they are touched."""
+def measure_mapped(
+    name: str, table: Table, source: Source, plan: Plan, *, is_advised: bool = False
+) -> Measured:
+    """The mapped file: pages come when they are touched.
+
+    `is_advised`: the system is told to read no more than a page for a fault, and asked for the rows'
+    pages (`madvise`) before the computing and before a chunk is touched.
+    """
     table.forget()
+    pages = system_pages()
     with GgufFile.open(table.path) as file:
         tensor: Tensor = file.tensors[TABLE_NAME]
         data = tensor.data.reshape(-1, table.row_bytes)
+        address = data.ctypes.data
+        if is_advised:
+            pages.expect_random([(address, data.nbytes)])
+
+        def ask(rows: RowArray) -> None:
+            if is_advised:
+                starts = np.unique(address + rows.reshape(-1) * table.row_bytes)
+                pages.request([(int(start), table.row_bytes) for start in starts])
+
         added: list[float] = []
         for _ in range(plan.tokens):
             rows = source.rows(1).reshape(-1)
+            began = time.perf_counter()
+            ask(rows)
+            asking = time.perf_counter() - began
             compute(plan.compute_s)
             began = time.perf_counter()
             data[rows].sum()
-            added.append((time.perf_counter() - began) * 1000)
+            added.append((asking + time.perf_counter() - began) * 1000)
         chunks = [source.rows(CHUNK).reshape(-1) for _ in range(max(1, plan.chunks // 8))]
         began = time.perf_counter()
         for rows in chunks:
+            ask(rows)
             data[rows].sum()
         took = time.perf_counter() - began
         del data, tensor
@@ -302,6 +323,9 @@ def main(words: Sequence[str] | None = None) -> int:
         lambda: measure_direct("direct, threads", table, source(2), plan, uses_threads=True),
         lambda: measure_direct("direct, buffered", table, source(3), plan, is_buffered=True),
         lambda: measure_mapped("mapped", table, source(4), plan),
+        lambda: measure_mapped(
+            "mapped, page by page, asked for ahead", table, source(5), plan, is_advised=True
+        ),
     ]
     before = drive_limit(table.path, arguments.fio_seconds)
     results = []
