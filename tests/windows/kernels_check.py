@@ -38,6 +38,7 @@ class Matrix(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in ("rows", "columns", "count", "row_bytes", "type")),
+        ("tiles", ctypes.c_void_p),
     )
 
 
@@ -91,7 +92,7 @@ def main() -> None:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
         view = (ctypes.c_char * len(mapped)).from_buffer(mapped)
         row_bytes = len(mapped) // ROWS
-        matrix = Matrix(ctypes.addressof(view), ROWS, COLUMNS, 1, row_bytes, Q8_0)
+        matrix = Matrix(ctypes.addressof(view), ROWS, COLUMNS, 1, row_bytes, Q8_0, None)
         x_header, x = array(TOKENS, COLUMNS)
         for token in range(TOKENS):
             for column in range(COLUMNS):

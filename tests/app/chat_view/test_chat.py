@@ -63,7 +63,8 @@ def test_a_message_is_written_sent_by_enter_and_answered(open_chat, scripted, qt
     settled(view.pane.transcript)
     footer = [f for f in view.pane.transcript.viewport().findChildren(Footer) if f.isVisible()][-1]
     words = " ".join(label.text() for label in footer.findChildren(QLabel))
-    assert re.search(r"[\d.]+ tokens/s  ·  context [\d,]+ of 8,192", words)
+    # Of an answer that took too short a time to measure no speed is said.
+    assert re.search(r"^(?:[\d.]+ tokens/s  ·  )?context [\d,]+ of 8,192", words)
 
 
 def test_the_bundled_model_answers(open_chat, bundled, ask):
