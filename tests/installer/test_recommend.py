@@ -83,7 +83,7 @@ ROWS = {
         says=("gpu_not_used_yet", "gpu_engine_missing"),
     ),
     "32 GB, card of 8": Row(
-        pc(31.1, cards=[RTX_4060]), (AMBER, CODER, 32768), (GREEN, CODER, 8192), 0
+        pc(31.1, cards=[RTX_4060]), (AMBER, CODER, 32768), (GREEN, CODER, 32768), 0
     ),
     "32 GB, card of 12": Row(
         pc(31.1, cards=[RTX_3060]), (AMBER, CODER, 32768), (GREEN, CODER, 32768), 0
