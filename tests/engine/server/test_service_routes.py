@@ -104,7 +104,7 @@ def test_slots_tell_who_runs_and_never_a_text(server):
     idle = {"n_ctx": 3000, "is_processing": False, "n_past": 0, "request_id": None}
     assert server.http.get("/slots").json() == [{"id": 0, **idle}, {"id": 1, **idle}]
     first, second = (server.raw_chat("slow", stream=True) for _ in range(2))
-    server.wait_for(lambda status: len(status["requests"]) == 2)
+    server.wait_for(lambda status: sum(r["generated"] > 0 for r in status["requests"]) == 2)
     slots = server.http.get("/slots").json()
     running = {request["request_id"] for request in server.status()["requests"]}
     assert {slot["request_id"] for slot in slots} == running
