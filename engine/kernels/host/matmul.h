@@ -1,7 +1,7 @@
 // Matrix products: which kernel multiplies what, how the work is cut, and the operations themselves.
 //
 // Small matrices may lie a second time as row tiles (rowtiles.h). Else weights are decoded in registers
-// on their way for up to four rows of activations; for more, some matrix rows at a time are decoded into
+// on their way for up to four or eight rows of activations; for more, some matrix rows at a time are decoded into
 // thread memory and multiplied with all rows of activations.
 // The plain twin is the matrix product of engine/ops/reference.py.
 #pragma once
@@ -25,19 +25,23 @@ struct Product {
   }
 };
 
-constexpr i64 kDirectRows = 4;  // rows of activations up to which weights are decoded on their way
-
-// Bytes that will be needed soon, to be fetched a few cache lines at a time.
-struct Fetch {
-  const u8* at;
-  const u8* end;
-  i64 each;  // bytes
-  void some() {
-    const u8* stop = at + least(each, end - at);
-    STRATUM_ROLLED
-    for (; at < stop; at += 64) _mm_prefetch((const char*)at, _MM_HINT_T1);
-  }
-};
+// Rows of activations up to which weights are decoded on their way, once for every four: up to eight
+// where decoding costs less than a way through memory.
+constexpr i64 kFewRows = 4;
+template <class Source>
+constexpr i64 kDirectRows = kFewRows;
+#if defined(STRATUM_WIDE)
+#define STRATUM_EASILY_DECODED(source) \
+  template <>                          \
+  constexpr i64 kDirectRows<source> = 2 * kFewRows
+STRATUM_EASILY_DECODED(SourceQ8_0);
+STRATUM_EASILY_DECODED(SourceQ4_0);
+STRATUM_EASILY_DECODED(SourceQ2_0);
+STRATUM_EASILY_DECODED(SourceQ6_K);
+STRATUM_EASILY_DECODED(SourceQ4_K);
+STRATUM_EASILY_DECODED(SourceQ2_K);
+STRATUM_EASILY_DECODED(SourceIQ4_NL);
+#endif
 
 // Calls f(m, sums) for every M matrix rows from `from` on, and writes the sums across the lanes of the
 // vectors that f leaves at sums[r * rows_at_once<M, R>() + i] for matrix row m + i.
@@ -47,35 +51,42 @@ STRATUM_INLINE static void summed_rows(const Product& p, i64 from, i64 to, i64 f
   Vec sums[R * rows];
   STRATUM_UNROLLED
   for (int i = 0; i < R * rows; ++i) sums[i] = zero();
+  const i64 num_r = least(R, p.count - first);
   for (i64 start = from; start < to; start += rows) {
     const i64 valid = least(rows, to - start);
     float* out = p.out + first * p.stride + start;
     if constexpr (rows == M) {
       f(start, sums);
-      store_sums<rows, R>(sums, valid, out, p.stride);
+      store_sums<rows, R>(sums, valid, num_r, out, p.stride);
     } else {
       STRATUM_ROLLED
       for (i64 m = 0; m < valid; m += M) f(start + m, sums + m);
-      store_sums_of_memory<rows, R>(sums, valid, out, p.stride);
+      store_sums_of_memory<rows, R>(sums, valid, num_r, out, p.stride);
     }
   }
 }
 
-template <class Source, int M, int R>
+// Row of activations r of R from `first` on; of three of them the last one counts twice.
+template <int R>
+static inline i64 row_of(const Product& p, i64 first, i64 r) {
+  return p.activation_row(R == 4 ? least(first + r, p.count - 1) : first + r);
+}
+
+template <class Source, int M, int R, bool kFetch>
 static inline void tiles_rows(const Product& p, CodeOrder order, i64 from, i64 to, const u8* weights,
                               i64 row_bytes, u8* tails, Fetch* fetch, i64 first) {
   QuantisedRow x[R];
   STRATUM_UNROLLED
-  for (int r = 0; r < R; ++r) x[r] = p.rows->quantised(p.activation_row(first + r));
+  for (int r = 0; r < R; ++r) x[r] = p.rows->quantised(row_of<R>(p, first, r));
   summed_rows<M, R>(p, from, to, first, [&](i64 m, Vec* sums) {
     Source source[M];
     STRATUM_UNROLLED
     for (i64 i = 0; i < M; ++i) {  // at the end the last row again, so that no other kernel is needed
       source[i].row = weights + (least(m + i, to - 1) - from) * row_bytes;
     }
-    if (fetch != nullptr) fetch->some();
-    multiply_tiles<Source, M, R>(source, p.matrix->columns / kBlock, order, x, tails, sums,
-                                 rows_at_once<M, R>());
+    if (!kFetch && fetch != nullptr) fetch->some();
+    multiply_tiles<Source, M, R, kFetch>(source, p.matrix->columns / kBlock, order, x, tails, fetch,
+                                         sums, rows_at_once<M, R>());
   });
 }
 
@@ -84,9 +95,9 @@ static inline void floats_rows(const Product& p, i64 from, i64 to, i64 first) {
   // Sums in registers: even and odd ones of M * R vectors, 8 of 16 or (512-bit) up to 16 of 32. One or
   // two rows wait for memory, which is read faster as one stream.
   constexpr i64 M = kShared ? kShared : R <= 2 && W == 16 ? 1 : (R == 1 ? 1 : 2);
-  const i64 ahead = M == 1 ? 0 : M * p.matrix->row_bytes;
+  const i64 ahead = M * p.matrix->row_bytes;
   const float* x[R];
-  for (int r = 0; r < R; ++r) x[r] = p.rows->floats(p.activation_row(first + r));
+  for (int r = 0; r < R; ++r) x[r] = p.rows->floats(row_of<R>(p, first, r));
   summed_rows<M, R>(p, from, to, first, [&](i64 m, Vec* sums) {
     Source source[M];
     for (i64 i = 0; i < M; ++i) {
@@ -101,8 +112,9 @@ struct Number {
   static constexpr int value = N;
 };
 
-// Calls f(first, Number<R>) with R = most, and less at the end, until all rows have been covered.
-template <int most, class F>
+// Calls f(first, Number<R>) with R = most, and less at the end, until all rows have been covered; `three`:
+// R for three rows.
+template <int most, int three = 3, class F>
 static inline void by_rows(i64 count, const F& f) {
   i64 first = 0;
   for (; first + most <= count; first += most) f(first, Number<most>{});
@@ -113,7 +125,7 @@ static inline void by_rows(i64 count, const F& f) {
     }
   }
   if constexpr (most == 4) {
-    if (count - first == 3) f(first, Number<3>{});
+    if (count - first == 3) return f(first, Number<three>{});
   }
   if constexpr (most > 2) {
     if (count - first >= 2) {
@@ -128,10 +140,10 @@ static inline void by_rows(i64 count, const F& f) {
 template <class Source>
 STRATUM_COLD void decoded_product(const Product& p, CodeOrder order, i64 from, i64 to,
                                   const u8* weights, Fetch fetch) {
-  by_rows<4>(p.count, [&](i64 first, auto rows) {
+  by_rows<4, 4>(p.count, [&](i64 first, auto rows) {
     constexpr int R = decltype(rows)::value;
-    tiles_rows<Source, W / 8, R>(p, order, from, to, weights, DecodedRow::bytes(p.matrix->columns),
-                                 nullptr, &fetch, first);
+    tiles_rows<Source, W / 8, R, false>(p, order, from, to, weights,
+                                        DecodedRow::bytes(p.matrix->columns), nullptr, &fetch, first);
   });
 }
 
@@ -139,17 +151,16 @@ STRATUM_COLD void decoded_product(const Product& p, CodeOrder order, i64 from, i
 template <class Source>
 STRATUM_COLD void coded_product(const Product& p, i64 from, i64 to, u8* memory) {
   const CodeOrder order = order_of<Source>();
-  if (p.count <= kDirectRows) {
-    // Three rows as two and one: a kernel for three would be as large as the others.
-    const auto direct = [&](i64 first, auto rows) {
+  if (p.count <= kDirectRows<Source>) {
+    by_rows<4, 4>(p.count, [&](i64 first, auto rows) {
       constexpr int R = decltype(rows)::value;
-      // Two matrix rows share the loads of the activations, where there are registers for both.
-      constexpr int M = W == 16 && R > 1 ? 2 : 1;
-      tiles_rows<Source, M, R>(p, order, from, to, p.matrix_row(from), p.matrix->row_bytes, memory,
-                               nullptr, first);
-    };
-    if (p.count == kDirectRows) return direct(0, Number<kDirectRows>{});
-    return by_rows<2>(p.count, direct);
+      constexpr bool kFetch = R > 2;  // one or two rows are read as fast as a stream comes
+      const i64 each = p.matrix->row_bytes / ceil_div(p.matrix->columns, 256);  // of a super
+      Fetch fetch = {p.matrix_row(from + 1), p.matrix_row(p.matrix->rows), (each + 63) & ~(i64)63};
+      tiles_rows<Source, 1, R, kFetch>(p, order, from, to, p.matrix_row(from), p.matrix->row_bytes,
+                                       memory, kFetch ? &fetch : nullptr, first);
+    });
+    return;
   }
   const i64 columns = p.matrix->columns, bytes = DecodedRow::bytes(columns);
   const i64 each = rows_to_decode(columns);
@@ -172,7 +183,7 @@ constexpr i64 kLongColumns = 4096;
 
 template <class Source>
 static inline void floats_product(const Product& p, i64 from, i64 to) {
-  by_rows<W == 16 ? 4 : 2>(p.count, [&](i64 first, auto rows) {
+  by_rows<W == 16 ? 4 : 2, 4>(p.count, [&](i64 first, auto rows) {
     constexpr int R = decltype(rows)::value;
     if constexpr (R <= 2) {
       constexpr int kShared = R == 1 || W == 16 ? 4 : 2;
@@ -239,7 +250,7 @@ static inline i64 product_ns(const Matrix* m, i64 rows) {
 // with many rows a few groups of those that are decoded together.
 static inline i64 tile_rows(i64 columns, i64 rows) {
   const i64 wanted = 8000 * 20 / most(1, columns * rows);
-  return most(rows <= kDirectRows ? 16 : 64, wanted / 16 * 16);
+  return most(rows <= kFewRows ? 16 : 64, wanted / 16 * 16);
 }
 
 static inline i64 decode_bytes(const Matrix* m) {

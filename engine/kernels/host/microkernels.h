@@ -34,6 +34,20 @@ constexpr int rows_at_once() {
   return M * R >= 4 ? M : W / (M * R) * M;
 }
 
+// Bytes that will be needed soon, to be fetched a few cache lines at a time: weights that are read
+// slowly, for several rows of activations, are no stream that the processor foresees. To the
+// second-level cache: in the first one they would drive out the activations.
+struct Fetch {
+  const u8* at;
+  const u8* end;
+  i64 each;  // bytes
+  void some() {
+    const u8* stop = at + least(each, end - at);
+    STRATUM_ROLLED
+    for (; at < stop; at += 64) _mm_prefetch((const char*)at, _MM_HINT_T1);
+  }
+};
+
 // The end of a tile: the first `valid` of `rows` rows.
 STRATUM_COLD void store_some(const float* all, i64 rows, i64 valid, i64 num_r, float* out, i64 stride) {
   for (i64 r = 0; r < num_r; ++r) {
@@ -41,26 +55,29 @@ STRATUM_COLD void store_some(const float* all, i64 rows, i64 valid, i64 num_r, f
   }
 }
 
-// The sums of `valid` of the vectors sums[r * rows + m], m < rows, to out[r * stride + m].
+// The sums of `valid` of the vectors sums[r * rows + m], m < rows, to out[r * stride + m], r < num_r,
+// which is R, or 3 of 4.
 template <int rows, int R>
-STRATUM_INLINE static void store_sums(const Vec* sums, i64 valid, float* out, i64 stride) {
+STRATUM_INLINE static void store_sums(const Vec* sums, i64 valid, i64 num_r, float* out, i64 stride) {
   alignas(64) float all[(rows * R + W - 1) / W * W];
   sums_of<rows * R>(sums, all);
-  if (__builtin_expect(valid < rows, 0)) return store_some(all, rows, valid, R, out, stride);
+  if (__builtin_expect(valid < rows, 0)) return store_some(all, rows, valid, num_r, out, stride);
   STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) {
+    if (r == 3 && num_r == 3) return;
     __builtin_memcpy(out + r * stride, all + r * rows, rows * sizeof(float));
   }
 }
 template <int rows, int R>
-STRATUM_COLD void store_sums_of_memory(const Vec* sums, i64 valid, float* out, i64 stride) {
-  store_sums<rows, R>(sums, valid, out, stride);
+STRATUM_COLD void store_sums_of_memory(const Vec* sums, i64 valid, i64 num_r, float* out, i64 stride) {
+  store_sums<rows, R>(sums, valid, num_r, out, stride);
 }
 
-// M matrix rows times R activation rows.
-template <class Source, int M, int R>
+// M matrix rows times R activation rows. kFetch: each super fetches some of what comes later.
+template <class Source, int M, int R, bool kFetch>
 static inline void multiply_tiles(Source* source, i64 blocks, CodeOrder order,
-                                  const QuantisedRow* x, u8* tails, Vec* sums, int stride) {
+                                  const QuantisedRow* x, u8* tails, Fetch* fetch, Vec* sums,
+                                  int stride) {
   Vec total[M][R];
   STRATUM_UNROLLED
   for (int m = 0; m < M; ++m) {
@@ -71,6 +88,7 @@ static inline void multiply_tiles(Source* source, i64 blocks, CodeOrder order,
   for (i64 s = 0; s * kSuper < blocks; ++s) {
     STRATUM_UNROLLED
     for (int m = 0; m < M; ++m) source[m].super(s, blocks - s * kSuper, tails + m * kTailBytes);
+    if constexpr (kFetch) fetch->some();
     STRATUM_UNROLLED
     for (i64 part = 0; part < kParts; ++part) {
       Ints codes[M][4];
@@ -132,8 +150,8 @@ struct LoadBF16 {
   }
 };
 
-// `ahead`: bytes from here to the same place of the next matrix rows, which are fetched meanwhile;
-// several rows at a time are no stream that the processor foresees.
+// `ahead`: bytes from here to the same place of the next matrix rows, which are fetched meanwhile; see
+// Fetch. One row of activations with one matrix row at a time is a stream, and needs none.
 template <class Source, int M, int R>
 static inline void multiply_floats(const Source* w, i64 columns, const float* const* x, i64 ahead,
                                    Vec* sums, int stride) {
@@ -148,7 +166,7 @@ static inline void multiply_floats(const Source* w, i64 columns, const float* co
     STRATUM_UNROLLED
     for (int m = 0; m < M; ++m) {
       k[m] = w[m].at(i, lanes);
-      if (M > 1) _mm_prefetch((const char*)(w[m].p + i) + ahead, _MM_HINT_T0);
+      if (M * R > 1) _mm_prefetch((const char*)(w[m].p + i) + ahead, _MM_HINT_T1);
     }
     STRATUM_UNROLLED
     for (int r = 0; r < R; ++r) {
