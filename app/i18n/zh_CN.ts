@@ -2108,6 +2108,10 @@
         <translation>统计用到的专家</translation>
     </message>
     <message>
+        <source>Graphics cards</source>
+        <translation>显卡</translation>
+    </message>
+    <message>
         <source>Share of experts copied to the card</source>
         <translation>复制到显卡的专家比例</translation>
     </message>
@@ -2356,12 +2360,16 @@
         <translation>显卡中没有的专家里，复制到显卡上计算（而不由处理器计算）的比例。</translation>
     </message>
     <message>
-        <source>Graphics memory in MiB for experts. Default: all that is left beside the reserve.</source>
-        <translation>专家占用的显存，单位 MiB。默认：除保留部分外的全部显存。</translation>
+        <source>Graphics memory in MiB for experts, of all cards together. Default: all that is left beside the reserve.</source>
+        <translation>所有显卡合计用于专家的显存，以 MiB 为单位。默认：除预留部分外剩余的全部。</translation>
     </message>
     <message>
-        <source>Graphics memory in MiB that is left to other programs. Default: 700, or 1500 where a screen may hang on the card.</source>
-        <translation>留给其他程序的显存，单位 MiB。默认：700；显卡可能接有屏幕时为 1500。</translation>
+        <source>Graphics memory in MiB that is left to other programs, on each card. Default: 700, or 1500 where a screen may hang on the card.</source>
+        <translation>每块显卡留给其他程序的显存，以 MiB 为单位。默认：700；如果显卡可能接有显示器，则为 1500。</translation>
+    </message>
+    <message>
+        <source>NVIDIA cards that compute, by the numbers of `nvidia-smi` or the UUIDs of `nvidia-smi -L`; several share the layers of the model. `auto` takes those that make answers faster, and leaves out what cannot be used; cards that are named are all used.</source>
+        <translation>参与计算的 NVIDIA 显卡，用 `nvidia-smi` 的编号或 `nvidia-smi -L` 的 UUID 表示；多块显卡分担模型的各层。`auto` 选用能让回答更快的显卡，略过不能用的；点名的显卡全部使用。</translation>
     </message>
     <message>
         <source>Count what all requests hold for these guesses, and keep the counts in the data folder. The file holds what was said.</source>

@@ -67,6 +67,8 @@ class Gpu:
         has_display: whether a screen hangs on it; None when unknown.
         memory_bytes_per_s: bandwidth of its memory, from clock and bus width.
         processes: who holds its memory, the largest first.
+        uuid: that belongs to the card itself, such as `GPU-1f3a...`; empty when unknown.
+        pci: its place on the bus, as `pci_place` writes it; empty when unknown.
     """
 
     index: int
@@ -81,6 +83,8 @@ class Gpu:
     has_display: bool | None = None
     memory_bytes_per_s: float | None = None
     processes: tuple[GpuProcess, ...] = ()
+    uuid: str = ""
+    pci: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,11 @@ class GpuReport:
         """The number before the driver version's first point."""
         major = self.driver.partition(".")[0]
         return int(major) if major.isdecimal() else None
+
+
+def pci_place(domain: int, bus: int, device: int) -> str:
+    """A place on the PCI bus, such as `0000:01:00`: by it NVML's and CUDA's cards are told to be one."""
+    return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
 def probe_gpus(timeout_s: float = 6.0) -> GpuReport:
@@ -195,6 +204,9 @@ def _card(asked: _Nvml, index: int, handle: object) -> Gpu | None:
         for name in ("nvmlDeviceGetDisplayMode", "nvmlDeviceGetDisplayActive")
     ]
     known = [screen for screen in screens if screen is not None]
+    place = asked.ask("nvmlDeviceGetPciInfo", handle)
+    numbers = [_whole(getattr(place, name, None)) for name in ("domain", "bus", "device")]
+    parts = [number for number in numbers if number is not None]
     return Gpu(
         index=index,
         name=_text(asked.ask("nvmlDeviceGetName", handle)) or "NVIDIA card",
@@ -208,6 +220,8 @@ def _card(asked: _Nvml, index: int, handle: object) -> Gpu | None:
         has_display=any(known) if known else None,
         memory_bytes_per_s=_memory_speed(asked, handle),
         processes=_processes(asked, handle),
+        uuid=_text(asked.ask("nvmlDeviceGetUUID", handle)),
+        pci=pci_place(*parts) if len(parts) == len(numbers) else "",
     )
 
 

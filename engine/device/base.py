@@ -47,6 +47,7 @@ class DeviceInfo:
         num_multiprocessors: of the card.
         total_bytes: its memory.
         copy_engines: copies that can run beside kernels.
+        pci: its place on the PCI bus, as `Gpu.pci`; empty when unknown.
     """
 
     name: str
@@ -54,6 +55,7 @@ class DeviceInfo:
     num_multiprocessors: int
     total_bytes: int
     copy_engines: int
+    pci: str = ""
 
 
 class Arguments:
