@@ -16,6 +16,12 @@ from dataclasses import dataclass
 
 import psutil
 
+from engine.core.emulated_cards import (
+    EMULATED_CAPABILITY,
+    EMULATED_DRIVER,
+    emulated_name,
+    emulated_sizes,
+)
 from engine.core.note import Note
 from engine.core.programs import output_of
 
@@ -94,7 +100,7 @@ class GpuReport:
     Attributes:
         cards: in nvidia-smi's order; empty without a card or driver.
         driver: version of the driver, such as `580.95.05`; empty without one.
-        source: who said it: `nvml`, `nvidia-smi`, or nothing.
+        source: who said it: `nvml`, `nvidia-smi`, `emulator`, or nothing.
         notes: what the sources disagree about.
     """
 
@@ -117,12 +123,22 @@ def pci_place(domain: int, bus: int, device: int) -> str:
 
 def probe_gpus(timeout_s: float = 6.0) -> GpuReport:
     """Ask both sources; NVML's answer counts, the other's is compared with it."""
+    sizes = emulated_sizes()
+    if sizes:
+        return GpuReport(
+            tuple(map(_emulated, range(len(sizes)), sizes)), EMULATED_DRIVER, "emulator"
+        )
     smi = read_smi(run_smi(timeout_s))
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
         return without_nvml(smi, "pynvml_missing")
     return combine(read_nvml(nvml), smi)
+
+
+def _emulated(index: int, size: int) -> Gpu:
+    name, capability = emulated_name(index), EMULATED_CAPABILITY
+    return Gpu(index, name, size, size, compute_capability=capability, has_display=False)
 
 
 def without_nvml(smi: GpuReport, reason: str) -> GpuReport:

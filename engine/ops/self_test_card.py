@@ -7,7 +7,8 @@ takes copies of them to the card and what it wrote back.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from engine.device.array import DeviceArray
 from engine.device.base import Device
 from engine.gguf.reader import Tensor
+from engine.kernels.cuda_compile import kernel_files
 from engine.ops.base import FloatArray, IntArray, Limits, Ops
 from engine.ops.check_cases import OpCase, error_of
 from engine.ops.cuda import CudaOps
@@ -219,27 +221,45 @@ class CardCalls(Ops):
         self._call("ple_commit", weights, pool, slot, half, num_tokens)
 
 
-def card_self_test(device: Device, cases: Sequence[OpCase] | None = None) -> list[OpCheck]:
+def card_self_test(
+    device: Device,
+    cases: Sequence[OpCase] | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> list[OpCheck]:
     """All small cases on a card, which is closed afterwards.
 
     Args:
         device: the card.
         cases: others than the small ones.
+        on_step: told how many of how many steps are done: sources that are compiled and loaded, cases.
 
     Raises:
         EngineError: the card or the CPU's kernels cannot be used at all.
     """
+    cases = small_cases() if cases is None else cases
+    sources = kernel_files()
+    num_steps = len(sources) + len(cases)
+
+    def tell(done: int) -> None:
+        if on_step is not None:
+            on_step(done, num_steps)
+
     reference = ReferenceOps(LIMITS)
     ops = CudaOps(LIMITS, device, CudaSettings(cache_bytes=_CACHE_BYTES, ring_experts=2))
     checks = []
     try:
-        device.load_kernels()
+        at_once = max(1, os.cpu_count() or 1)  # as many as are compiled side by side
+        for start in range(0, len(sources), at_once):
+            tell(start)
+            device.load_kernels(sources[start : start + at_once])
         calls = CardCalls(ops)
-        for case in small_cases() if cases is None else cases:
+        for done, case in enumerate(cases, len(sources)):
+            tell(done)
             right = case.run(reference, [case.num_rows])
             error = error_of(case.run(calls, [case.num_rows]), right)
             bound = bound_of(case)
             checks.append(OpCheck(case.name, ops.isa, error, bound, error <= bound))
+        tell(num_steps)
     finally:
         ops.close()
     return checks
