@@ -39,7 +39,7 @@ from engine.core.draft_head_file import draft_head_path
 from engine.core.errors import EngineError, InputError
 from engine.core.gguf_header import find_shards, read_model_header
 from engine.core.machine import probe_machine
-from engine.core.placement import model_config_of
+from engine.core.model_sizes import model_config_of
 from engine.core.processor import warn_of_processor
 from engine.core.settings import live_engine_record, load_settings
 from engine.core.sockets import count_sockets

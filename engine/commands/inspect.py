@@ -19,7 +19,8 @@ from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.gguf_values import printable
 from engine.core.machine import probe_machine
 from engine.core.model_numbers import numbers_of_header
-from engine.core.placement import Placement, model_config_of, place_on_cpu
+from engine.core.model_sizes import model_config_of
+from engine.core.placement import Placement, place_on_cpu
 from engine.core.processor import warn_of_processor
 from engine.core.sizes import size_in_words
 

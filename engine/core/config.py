@@ -216,8 +216,11 @@ class RunConfig(BaseModel):
         description="Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: "
         "faster, with a small change of the output; takes memory of its own and some seconds.",
     )
-    prompt_chunk: Annotated[int, Field(ge=1, le=8192)] = Field(
-        default=256, description="Prompt tokens computed in one pass; also bounds workspaces."
+    prompt_chunk: Annotated[int, Field(ge=1, le=8192)] | None = Field(
+        default=None,
+        description="Prompt tokens computed in one pass; also bounds workspaces. Default: 256 on the "
+        "processor; on a graphics card 256 to 8192, as its memory and the bus make prompts and answers "
+        "fastest together.",
     )
     parallel: Annotated[int, Field(ge=1, le=16)] = Field(
         default=4, description="Requests that decode together; others wait."

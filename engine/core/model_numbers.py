@@ -12,19 +12,19 @@ from engine.core.config import RunConfig
 from engine.core.gguf_header import ModelHeader
 from engine.core.kv_type import KvType
 from engine.core.model_config import LayerKind, ModelConfig
-from engine.core.placement import (
-    COPIED_EXPERTS,
-    EXPERTS,
+from engine.core.model_sizes import (
     MAX_WINDOW,
-    Tier,
+    card_row_bytes,
+    expert_scratch_row_bytes,
     kv_page_bytes,
     model_config_of,
     page_tokens_of,
     state_bytes,
     vocabulary_bytes,
-    weight_parts,
     workspace_bytes,
 )
+from engine.core.placement import COPIED_EXPERTS, EXPERTS, Tier, weight_parts
+from engine.core.prompt_chunk import rows_on_cpu
 
 # What a catalogue does not say, for the published shapes; each only matters by a few hundred MB.
 _STATE_BYTES_PER_WEIGHT = 1  # of layers x hidden x hidden: two float32 halves of the delta states
@@ -32,7 +32,9 @@ _EMBEDDING_BYTES = (
     34 / 32
 )  # of a value of the token embedding, of which a token reads one row: Q8_0
 _MOST_EMBEDDING = 0.25  # of the dense weights, for models that are small themselves
-_WORKSPACE_VALUES = 64  # float32 values for each row of a prompt chunk and each hidden value
+_WORKSPACE_VALUES = 48  # float32 values for each row of a prompt chunk and each hidden value
+_ACTIVATION_VALUES = 16  # of these, those that live between operations
+_EXPERT_WIDTH = 4  # an expert is so many times narrower than the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,10 @@ class ModelNumbers:
         kv_vram_tokens: tokens whose keys and values are to stay on a card; None = as many as fit.
         state_bytes: recurrent states of one sequence.
         parallel: sequences that run together.
-        workspace_bytes: activations and logits.
+        workspace_bytes: activations and logits of a pass on the CPU.
+        card_row_bytes: card memory for each row of a prompt's pass.
+        prompt_chunk: rows of a prompt in a pass that were asked for; None = to be chosen.
+        num_layers: layers of the trunk.
         vocabulary_bytes: tokens as texts, for the server and for grammars; in RAM always.
         trained_context: tokens that the model was trained for.
     """
@@ -68,6 +73,9 @@ class ModelNumbers:
     state_bytes: int
     parallel: int
     workspace_bytes: int
+    card_row_bytes: int
+    prompt_chunk: int | None
+    num_layers: int
     vocabulary_bytes: int
     trained_context: int
 
@@ -100,7 +108,11 @@ def numbers_of_catalog(
     per_token = 2 * shape.kv_heads * (shape.head_size * kv_type.value_bytes + kv_type.scale_bytes)
     pooled = shape.index_key_size // max(shape.block_ratio, 1)
     per_token += (shape.index_key_size + pooled) * kv_type.index_bytes
-    rows = config.prompt_chunk * shape.hidden_size
+    hidden = shape.hidden_size
+    rows = rows_on_cpu(config) * hidden
+    scratch = expert_scratch_row_bytes(
+        hidden, hidden // _EXPERT_WIDTH, shape.experts_per_layer, shape.experts_used
+    )
     dense = model.needs.dense_bytes
     embedding = int(shape.vocab_size * shape.hidden_size * _EMBEDDING_BYTES)
     embedding = min(embedding, int(dense * _MOST_EMBEDDING))
@@ -118,6 +130,9 @@ def numbers_of_catalog(
         state_bytes=_STATE_BYTES_PER_WEIGHT * shape.layers * shape.hidden_size**2,
         parallel=config.parallel,
         workspace_bytes=4 * (_WORKSPACE_VALUES * rows + logits),
+        card_row_bytes=4 * _ACTIVATION_VALUES * hidden + scratch,
+        prompt_chunk=config.prompt_chunk,
+        num_layers=shape.layers,
         vocabulary_bytes=vocabulary_bytes(shape.vocab_size),
         trained_context=shape.trained_context,
     )
@@ -153,7 +168,10 @@ def numbers_of_header(header: ModelHeader, config: RunConfig | None = None) -> M
         kv_vram_tokens=config.kv_vram_tokens,
         state_bytes=state_bytes(model),
         parallel=config.parallel,
-        workspace_bytes=workspace_bytes(model, config),
+        workspace_bytes=workspace_bytes(model, rows_on_cpu(config), config.parallel + MAX_WINDOW),
+        card_row_bytes=card_row_bytes(model),
+        prompt_chunk=config.prompt_chunk,
+        num_layers=model.num_layers,
         vocabulary_bytes=vocabulary_bytes(model.vocab_size),
         trained_context=model.context_length,
     )

@@ -21,11 +21,21 @@ from engine.core.drive_speed import DriveKind
 from engine.core.errors import ConfigError, ParameterValue, ResourceError
 from engine.core.expert_plan import ExpertPlan, plan_experts
 from engine.core.gguf_header import ModelHeader, TensorInfo
-from engine.core.kv_type import KvType
 from engine.core.machine import Machine
-from engine.core.model_config import LayerKind, ModelConfig
+from engine.core.model_config import ModelConfig
+from engine.core.model_sizes import (
+    MAX_WINDOW,
+    checkpoint_bytes,
+    kv_page_bytes,
+    model_config_of,
+    page_tokens_of,
+    state_bytes,
+    vocabulary_bytes,
+    workspace_bytes,
+)
 from engine.core.ngram_mode import NgramPlan, plan_ngram_table
 from engine.core.ngram_numbers import TABLE_NAME
+from engine.core.prompt_chunk import rows_on_cpu
 from engine.core.requant import is_requantised, requantised_bytes
 from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
@@ -33,14 +43,9 @@ from engine.core.sizes import size_in_words
 EXPERTS = "Experts"
 COPIED_EXPERTS = "Experts, taken apart"  # files that store gate and up as one tensor
 DEFAULT_CONTEXT = 32_768
-MAX_WINDOW = 16  # rows of one sequence that a pass can commit in part: last token and 15 drafts
-PAGE_TOKENS = 256  # rounded down to a multiple of the model's block ratio
 
 # Python, the libraries, the kernels and the front: measured 130 MB resident before a model is loaded.
 PROGRAM_BYTES = 200 << 20
-# Tokenizers of front and worker and the trie that grammars search: 1,430 bytes a token measured for the
-# worker's with 248,320 tokens, the front's tokenizer has no trie.
-_TOKEN_BYTES = 2000
 # Left to the system and to other programs when RAM is counted as a whole.
 SYSTEM_RESERVE_BYTES = 1 << 30
 # A "32 GB" kit reports 31.x GiB because firmware keeps some: sizes may miss by this share.
@@ -167,8 +172,8 @@ def place_on_cpu(
         PlacedPart(
             "Workspace",
             Tier.RAM,
-            workspace_bytes(model, config),
-            f"activations of {config.prompt_chunk} rows and logits",
+            workspace_bytes(model, rows_on_cpu(config), config.parallel + MAX_WINDOW),
+            f"activations of {rows_on_cpu(config)} rows and logits",
         ),
         PlacedPart(
             "Vocabulary",
@@ -302,17 +307,6 @@ def require_private_memory(placement: Placement, machine: Machine) -> None:
     )
 
 
-def model_config_of(header: ModelHeader) -> ModelConfig:
-    """The model's sizes, its tensors' shapes checked against them.
-
-    Raises:
-        ModelFileError: the header describes no model that we know.
-    """
-    return ModelConfig.from_metadata(
-        header.metadata, {name: info for name, (_shard, info) in header.tensors.items()}
-    )
-
-
 def _context(model: ModelConfig, config: RunConfig) -> int:
     if config.context is None:
         return min(model.context_length, DEFAULT_CONTEXT)
@@ -324,71 +318,6 @@ def _context(model: ModelConfig, config: RunConfig) -> int:
             params={"context": config.context, "trained": model.context_length},
         )
     return config.context
-
-
-def page_tokens_of(model: ModelConfig) -> int:
-    """Tokens in a page: a whole number of index blocks, so that no block crosses a page."""
-    return max(PAGE_TOKENS // model.block_ratio, 1) * model.block_ratio
-
-
-def kv_page_bytes(model: ModelConfig, kv_type: KvType, page_tokens: int) -> int:
-    """Bytes of one page over all attention layers, the MTP layer's included."""
-    per_head = model.head_dim * kv_type.value_bytes + kv_type.scale_bytes
-    per_index = model.index_dim * kv_type.index_bytes
-    per_token = 2 * model.num_kv_heads * per_head + per_index
-    per_page = page_tokens * per_token + page_tokens // model.block_ratio * per_index
-    layers = sum(kind is LayerKind.ATTENTION for kind in model.layer_kinds) + model.num_mtp_layers
-    return per_page * layers
-
-
-def state_bytes(model: ModelConfig) -> int:
-    """Bytes of one sequence's fixed state: two halves and a window, float32."""
-    heads, dim = model.delta_num_v_heads, model.delta_head_dim
-    channels = model.delta_channels
-    halves = 2 * (heads * dim * dim + (model.delta_conv_kernel - 1) * channels)
-    window = MAX_WINDOW * (channels + model.delta_num_k_heads * dim + heads * dim + 2 * heads)
-    total = sum(kind is LayerKind.DELTA for kind in model.layer_kinds) * (halves + window)
-    if model.ple is not None:
-        width = model.num_streams * model.hidden_size
-        history = (model.ple.conv_kernel - 1) * model.ple.ngram_size
-        total += (2 * history + MAX_WINDOW) * width
-    return 4 * total
-
-
-def checkpoint_bytes(model: ModelConfig) -> int:
-    """Bytes of a checkpoint beside its pages: one half of the fixed state, float32."""
-    heads, dim = model.delta_num_v_heads, model.delta_head_dim
-    delta = heads * dim * dim + (model.delta_conv_kernel - 1) * model.delta_channels
-    total = sum(kind is LayerKind.DELTA for kind in model.layer_kinds) * delta
-    width = model.num_streams * model.hidden_size  # and the last token's streams
-    if model.ple is not None:
-        total += (model.ple.conv_kernel - 1) * model.ple.ngram_size * width
-    return 4 * (total + width)
-
-
-def vocabulary_bytes(vocab_size: int) -> int:
-    """Bytes of the vocabulary in front and worker together."""
-    return vocab_size * _TOKEN_BYTES
-
-
-def workspace_bytes(model: ModelConfig, config: RunConfig) -> int:
-    """Bytes of the activations of one pass, float32, and of the logits of decoding rows."""
-    streams = model.num_streams * model.hidden_size
-    attention = model.num_heads * model.head_dim
-    per_row = (
-        3 * streams  # residual streams, their normed copy, n-gram keys
-        + model.low_rank
-        + 6 * model.hidden_size
-        + model.delta_channels
-        + 2 * model.delta_inner
-        + 3 * attention
-        + 2 * model.num_kv_heads * model.head_dim
-        + (model.num_index_heads + 1) * model.index_dim
-        + model.num_experts
-        + 2 * (model.num_experts_used * model.expert_width + model.shared_expert_width)
-    )
-    logits = (config.parallel + MAX_WINDOW) * model.vocab_size
-    return 4 * (config.prompt_chunk * per_row + logits)
 
 
 def _kv_pages(pages_each: int, page_bytes: int, parallel: int, machine: Machine) -> int:

@@ -20,8 +20,8 @@ from engine.core.draft_head_file import head_tensors, read_draft_head
 from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine, probe_machine
+from engine.core.model_sizes import MAX_WINDOW
 from engine.core.placement import (
-    MAX_WINDOW,
     Placement,
     Verdict,
     expert_tensors,
@@ -30,6 +30,7 @@ from engine.core.placement import (
     read_every_token,
     require_private_memory,
 )
+from engine.core.prompt_chunk import rows_on_cpu
 from engine.core.settings import load_settings
 from engine.core.sizes import size_in_words
 from engine.decode.draft.drafting import Drafting
@@ -214,7 +215,7 @@ def load_model(
         limits=SchedulerLimits(
             context=placement.context,
             vocab_size=model.config.vocab_size,
-            prompt_chunk=config.prompt_chunk,
+            prompt_chunk=rows_on_cpu(config),
             parallel=placement.max_sequences,
             prompt_slice_s=config.prompt_slice_ms / 1000,
         ),
@@ -316,7 +317,7 @@ def _sizes(config: RunConfig, placement: Placement, machine: Machine) -> ModelLi
             machine.logical_cores,
         )
     return ModelLimits(
-        max_rows=config.prompt_chunk + placement.max_sequences,
+        max_rows=rows_on_cpu(config) + placement.max_sequences,
         max_window=MAX_WINDOW,
         max_sequences=placement.max_sequences,
         context=placement.context,

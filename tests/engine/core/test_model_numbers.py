@@ -7,7 +7,7 @@ import pytest
 from engine.core.config import BUNDLED_MODEL
 from engine.core.gguf_header import read_model_header
 from engine.core.model_numbers import numbers_of_header
-from engine.core.placement import model_config_of
+from engine.core.model_sizes import model_config_of
 
 FULL = Path(__file__).resolve().parents[2] / "golden" / "full.gguf"
 
