@@ -10,14 +10,13 @@ import numpy.typing as npt
 from engine.core.config import ExpertMode, OpsName, RunConfig
 from engine.core.errors import EngineError
 from engine.core.gguf_header import ModelHeader
-from engine.core.gpu import probe_gpus
+from engine.core.gpu import Gpu, probe_gpus
 from engine.core.machine import probe_machine
 from engine.core.model_config import ModelConfig
 from engine.core.model_numbers import numbers_of_header
 from engine.core.placement import Placement
 from engine.core.placement_hybrid import (
     COMFORT_BYTES,
-    GPU_ENGINE,
     VRAM_RESERVE_DISPLAY_BYTES,
     near_tokens,
     reserve_bytes,
@@ -31,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 def may_use_card(config: RunConfig) -> bool:
     """Whether operations by this config may turn out to be those on a card."""
-    return config.ops is OpsName.CUDA or (config.ops is OpsName.AUTO and GPU_ENGINE)
+    return config.ops is OpsName.CUDA
 
 
 def card_settings(config: RunConfig, header: ModelHeader) -> CudaSettings:
@@ -80,11 +79,17 @@ def near_pages(
     return pages
 
 
+def reserve_of(config: RunConfig, gpu: Gpu) -> int:
+    """Memory of a card that is left to other programs."""
+    reserve = config.vram_reserve_mib
+    return reserve_bytes(gpu) if reserve is None else reserve << 20
+
+
 def _reserve(config: RunConfig) -> int:
     """Card memory for others; the larger amount where nobody says that no screen hangs on it."""
+    reserves = [reserve_of(config, card) for card in probe_gpus().cards]
     if config.vram_reserve_mib is not None:
         return config.vram_reserve_mib << 20
-    reserves = [reserve_bytes(card) for card in probe_gpus().cards]
     return max(reserves, default=VRAM_RESERVE_DISPLAY_BYTES)
 
 

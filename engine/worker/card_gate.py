@@ -7,17 +7,16 @@ for by name is used, whatever an old record says, and a warning tells it.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.core.card_record import CardRecord, find_record, keep_record
+from engine.core.card_record import CardRecord, find_record, has_card_packages, keep_record
 from engine.core.config import OpsName, RunConfig
-from engine.core.emulated_cards import EMULATED_DRIVER
 from engine.core.errors import EngineError
 from engine.core.gpu import Gpu
+from engine.core.operating_system import setup_command
 from engine.core.settings import load_settings
 from engine.worker.card_check import StepProgress, check_card
 
@@ -25,7 +24,6 @@ logger = logging.getLogger(__name__)
 
 PHASE = "card check"  # of loading, as its progress is called
 
-_CUDA_PACKAGE = "cupy_backends"
 
 ByteProgress = Callable[[str, int, int], None]  # as in loading.py: (phase, done, total)
 Check = Callable[[Gpu, str, StepProgress | None], CardRecord]
@@ -85,10 +83,12 @@ def allowed_cards(
         for card in candidates:
             _warn_of(card, driver, data_dir)
         return Gate(tuple(candidates))
-    if driver != EMULATED_DRIVER and importlib.util.find_spec(_CUDA_PACKAGE) is None:
-        return Gate(refused=tuple(_lacks_packages(card) for card in candidates))
     passed, refused = [], []
     for card in candidates:
+        lacking = missing_packages(card, driver)
+        if lacking:
+            refused.append(Refusal(card, lacking))
+            continue
         record = find_record(data_dir, card, driver) if data_dir is not None else None
         if record is None:
             record = check_and_keep(card, driver, data_dir, _steps(progress), check)
@@ -143,10 +143,13 @@ def _warn_of(card: Gpu, driver: str, data_dir: Path | None) -> None:
         )
 
 
-def _lacks_packages(card: Gpu) -> Refusal:
-    return Refusal(
-        card,
-        f"{card.name} is not used: the packages for NVIDIA cards are not installed; run the installer again.",
+def missing_packages(card: Gpu, driver: str) -> str:
+    """Why a card cannot even be checked, in a sentence: packages; empty when they are there."""
+    if has_card_packages(driver):
+        return ""
+    return (
+        f"{card.name} is not used: the packages for NVIDIA cards are not installed; run {setup_command()} "
+        "again."
     )
 
 

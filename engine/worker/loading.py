@@ -6,7 +6,6 @@ The worker, `run` and `bench` load through here, so they agree on every size.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import logging
 import time
@@ -14,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine import __version__
-from engine.core.config import OpsName, RunConfig
+from engine.core.config import RunConfig
 from engine.core.disk_reads import DiskReads
 from engine.core.draft_head_file import head_tensors, read_draft_head
-from engine.core.errors import EngineError, ModelFileError
+from engine.core.errors import EngineError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine, probe_machine
 from engine.core.model_sizes import MAX_WINDOW
@@ -35,21 +34,19 @@ from engine.core.settings import load_settings
 from engine.core.sizes import size_in_words
 from engine.decode.draft.drafting import Drafting
 from engine.decode.sampling import Sampler
-from engine.device.base import DeviceError, DeviceMemoryError
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
-from engine.gguf.reader import GgufFile, Tensor
+from engine.gguf.reader import GgufFile
 from engine.memory.give_back import GiveBack
 from engine.memory.ngram_table import NgramTable
 from engine.memory.ngram_table_modes import drive_kind, measure_table_drive, open_ngram_table
 from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
 from engine.ops.base import Ops
-from engine.ops.select import make_ops
 from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
-from engine.worker.card import card_settings, may_use_card, near_pages
-from engine.worker.draft_head import draft_ids, open_draft_head
+from engine.worker.card_loading import ModelSource, load_where_it_works
+from engine.worker.draft_head import open_draft_head
 from engine.worker.drafters import make_drafting
 from engine.worker.expert_tier import (
     ExpertTier,
@@ -82,6 +79,7 @@ class LoadedModel:
         drafting: guesses tokens; None when that is not wanted.
         experts: keeps experts in memory, asks the disk for others, counts.
         caches: what can be given back when memory runs low.
+        card_notice: why a graphics card of this PC is not used, in sentences; empty where there is none.
     """
 
     model: Model
@@ -95,6 +93,7 @@ class LoadedModel:
     drafting: Drafting | None = None
     experts: ExpertTier | None = None
     caches: GiveBack = field(default_factory=GiveBack)
+    card_notice: str = ""
 
     def save(self) -> None:
         """Write what is to be kept over a restart: conversations, counts of drafts and experts."""
@@ -194,9 +193,9 @@ def load_model(
         table = open_ngram_table(header, placement.ngram, config, drive, progress)
         if isinstance(table, NgramTable):
             undo.callback(table.close)
-        ops, model = _load_where_it_works(
-            config, header, file, head_file, placement, limits, on_step, table
-        )
+        source = ModelSource(config, header, file, head_file, placement, limits, table, on_step)
+        placed = load_where_it_works(source, progress)
+        ops, model = placed.ops, placed.model
         undo.callback(ops.close)
         used_head = None if model.mtp is None else head_file
         _read_ahead(header, placement, None if used_head is None else head_header, progress)
@@ -223,6 +222,7 @@ def load_model(
         _files=(file,) if head_file is None else (file, head_file),
         drafting=make_drafting(model, header, config),
         experts=experts,
+        card_notice=placed.card_notice,
     )
     if placement.session_bytes:
         loaded.sessions = Sessions(
@@ -234,77 +234,6 @@ def load_model(
     if model.ngram_rows is not None:
         loaded.caches.register("rows of the n-gram table", model.ngram_rows.table.shrink)
     return loaded
-
-
-def _load_where_it_works(
-    config: RunConfig,
-    header: ModelHeader,
-    file: GgufFile,
-    head_file: GgufFile | None,
-    placement: Placement,
-    limits: ModelLimits,
-    on_step: Callable[[int, int], None],
-    table: NgramTable | Tensor | None,
-) -> tuple[Ops, Model]:
-    """Operations by the config, and the model; on the CPU where a card was not asked for by name.
-
-    Raises:
-        EngineError: it works nowhere.
-    """
-    settings = card_settings(config, header) if may_use_card(config) else None
-    ops = make_ops(config.ops.value, limits.for_ops(), settings)
-    try:
-        sizes, free_bytes = limits, ops.free_card_bytes()
-        if free_bytes is not None:
-            near = near_pages(config, header, placement, free_bytes)
-            sizes = dataclasses.replace(limits, kv_near_pages=near)
-        return ops, _load_weights(config, header, file, head_file, ops, sizes, on_step, table)
-    except (DeviceError, DeviceMemoryError) as error:
-        ops.close()
-        if config.ops is not OpsName.AUTO:
-            raise
-        logger.warning("The graphics card is not used: %s", error)
-    except BaseException:
-        ops.close()
-        raise
-    ops = make_ops(OpsName.HOST.value, limits.for_ops())
-    try:
-        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step, table)
-    except BaseException:
-        ops.close()
-        raise
-
-
-def _load_weights(
-    config: RunConfig,
-    header: ModelHeader,
-    file: GgufFile,
-    head_file: GgufFile | None,
-    ops: Ops,
-    limits: ModelLimits,
-    on_step: Callable[[int, int], None],
-    table: NgramTable | Tensor | None,
-) -> Model:
-    """The model, with the draft head of a file of its own if that one fits."""
-    ids = draft_ids(config, header)
-    try:
-        return Model.load(
-            file,
-            ops,
-            limits,
-            on_step,
-            head_file,
-            requant=config.requant,
-            draft_ids=ids,
-            table=table,
-        )
-    except ModelFileError as error:
-        if head_file is None:
-            raise
-        logger.warning("the draft head of %s is not used: %s", head_file.paths[0].name, error)
-    return Model.load(
-        file, ops, limits, on_step, requant=config.requant, draft_ids=ids, table=table
-    )
 
 
 def _sizes(config: RunConfig, placement: Placement, machine: Machine) -> ModelLimits:

@@ -8,29 +8,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.core import placement_hybrid
 from engine.core.config import OpsName, RunConfig
 from engine.core.gguf_header import read_model_header
 from engine.core.gpu import Gpu, GpuReport
 from engine.decode.generate import generate
 from engine.device.base import DeviceError, DeviceMemoryError
 from engine.memory.expert_counts import ExpertCounts, model_key
-from engine.ops.base import Limits, Ops
-from engine.ops.cuda import CudaOps
-from engine.ops.cuda_settings import CudaSettings
-from engine.worker import card, loading
+from engine.worker import card, card_loading
 from engine.worker.card import card_settings
 from engine.worker.loading import LoadedModel, load_model
 from engine.worker.messages import SamplingParams, Start
 from tests.support.drafted_runs import answers_of, named_drafting
 from tests.support.golden import GOLDEN
+from tests.support.plain_cards import stand_in
 from tests.support.plain_device import PlainDevice
-from tests.support.plain_launches import plain_launches
 
 MODEL = GOLDEN / "full.gguf"
 GREEDY = SamplingParams(temperature=0)
-
-Make = Callable[[str, Limits, CudaSettings | None], Ops]
 
 
 @pytest.fixture(autouse=True)
@@ -39,15 +33,8 @@ def no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_plain_cards(monkeypatch: pytest.MonkeyPatch, device: Callable[[], PlainDevice]) -> None:
-    """`auto` and `cuda` mean a plain device from here on."""
-    make_ops = loading.make_ops
-
-    def make(name: str, limits: Limits, settings: CudaSettings | None = None) -> Ops:
-        if name in {"auto", "cuda"}:
-            return CudaOps(limits, device(), settings, plain_launches)
-        return make_ops(name, limits, settings)
-
-    monkeypatch.setattr(loading, "make_ops", make)
+    """The PC has one card, a plain device, from here on."""
+    stand_in(monkeypatch, device)
 
 
 def config(ops: OpsName, **changes: object) -> RunConfig:
@@ -76,7 +63,7 @@ def test_the_card_gives_the_answer_of_the_reference(monkeypatch):
 
 @pytest.mark.parametrize("kv_type", ["f32", "i8"])
 def test_keys_and_values_beyond_the_wished_tokens_lie_in_host_memory(monkeypatch, kv_type):
-    monkeypatch.setattr("engine.core.placement.PAGE_TOKENS", 4)
+    monkeypatch.setattr("engine.core.model_sizes.PAGE_TOKENS", 4)
     on_plain_cards(monkeypatch, PlainDevice)
     wished = config(OpsName.CUDA, vram_reserve_mib=0, kv_vram_tokens=5, kv_type=kv_type)
     loaded = load_model(wished)
@@ -117,18 +104,22 @@ def test_a_card_that_was_asked_for_by_name_is_not_replaced(monkeypatch):
         load_model(config(OpsName.CUDA))
 
 
-def test_auto_asks_no_card_while_the_engine_for_cards_is_not_released():
-    assert answer(config(OpsName.AUTO))[0] == "host"
-
-
 def test_auto_takes_the_cpu_where_there_is_no_card(monkeypatch, caplog):
-    def no_card() -> PlainDevice:
-        raise DeviceError("No NVIDIA driver was found.")
-
-    monkeypatch.setattr(placement_hybrid, "GPU_ENGINE", True)
-    monkeypatch.setattr("engine.device.select.open_card", no_card)
+    monkeypatch.setattr(card_loading, "probe_gpus", GpuReport)
     assert answer(config(OpsName.AUTO))[0] == "host"
-    assert "The graphics card is not used: No NVIDIA driver was found." in caplog.text
+    assert "raphics card" not in caplog.text
+
+
+def test_a_card_that_cannot_be_opened_leaves_auto_to_the_cpu_with_a_sentence(monkeypatch, caplog):
+    def broken() -> PlainDevice:
+        raise DeviceError("Plain 0 is used by a program that lets no other use it.")
+
+    stand_in(monkeypatch, broken)
+    loaded = load_model(config(OpsName.AUTO))
+    loaded.close()
+    assert loaded.ops.name == "host"
+    assert "Plain 0 is used by a program" in loaded.card_notice
+    assert f"The graphics card is not used: {loaded.card_notice.partition(': ')[2]}" in caplog.text
 
 
 def test_settings_come_from_the_config_and_the_reserve_from_the_card(monkeypatch):

@@ -1,0 +1,256 @@
+"""Loads a model where it works: on the cards that the run config means, else on the CPU.
+
+With `ops` = `auto` a card that fails is left out with a sentence, and the next try goes without it; when
+none is left the CPU computes. Cards that are named (setting: gpus), or that `ops` = `cuda` asks for, are
+not replaced: then the sentence is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.core.config import OpsName, RunConfig
+from engine.core.errors import EngineError, ModelFileError
+from engine.core.gguf_header import ModelHeader
+from engine.core.gpu import probe_gpus
+from engine.core.model_numbers import numbers_of_header
+from engine.core.placement import Placement
+from engine.core.split_numbers import SplitInput, head_bytes
+from engine.device.base import DeviceError, DeviceMemoryError
+from engine.gguf.reader import GgufFile, Tensor
+from engine.memory.ngram_table import NgramTable
+from engine.model.limits import ModelLimits
+from engine.model.trunk import Model
+from engine.ops.base import Ops
+from engine.ops.cuda_settings import CardUse
+from engine.ops.cuda_split import SplitOps
+from engine.ops.select import CardStartError, make_ops
+from engine.worker.card import card_settings, near_pages
+from engine.worker.card_choice import (
+    Card,
+    cards_of,
+    choose_cards,
+    is_automatic,
+    leave_out,
+    unlisted_gpus,
+    wanted_gpus,
+)
+from engine.worker.card_gate import ByteProgress, allowed_cards
+from engine.worker.draft_head import draft_ids
+
+logger = logging.getLogger(__name__)
+
+_FAILURES = (DeviceError, DeviceMemoryError)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelSource:
+    """What is loaded, and for what.
+
+    Attributes:
+        config: of the run.
+        header: of the model's files.
+        file: the model.
+        head_file: with the draft head, where that is another file.
+        placement: of the CPU's plan.
+        limits: sizes, by that plan.
+        table: of the n-grams.
+        on_step: told how many of how many steps are done.
+    """
+
+    config: RunConfig
+    header: ModelHeader
+    file: GgufFile
+    head_file: GgufFile | None
+    placement: Placement
+    limits: ModelLimits
+    table: NgramTable | Tensor | None
+    on_step: Callable[[int, int], None]
+
+    def load(self, ops: Ops, limits: ModelLimits) -> Model:
+        """The model, with the draft head of a file of its own if that one fits."""
+        ids = draft_ids(self.config, self.header)
+        requant, table = self.config.requant, self.table
+        try:
+            return Model.load(
+                *(self.file, ops, limits, self.on_step, self.head_file),
+                requant=requant,
+                draft_ids=ids,
+                table=table,
+            )
+        except ModelFileError as error:
+            if self.head_file is None:
+                raise
+            name = self.head_file.paths[0].name
+            logger.warning("the draft head of %s is not used: %s", name, error)
+        return Model.load(
+            *(self.file, ops, limits, self.on_step), requant=requant, draft_ids=ids, table=table
+        )
+
+    def for_split(self) -> SplitInput:
+        """What a division of the layers is made of."""
+        placement = self.placement
+        return SplitInput(
+            numbers_of_header(self.header, self.config),
+            head_bytes(self.header),
+            rows=self.limits.max_rows,
+            context=placement.context,
+            num_tokens=placement.kv_pages * placement.page_tokens,
+            parallel=placement.max_sequences,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedModel:
+    """A model that computes.
+
+    Attributes:
+        ops: the operations.
+        model: the model.
+        card_notice: why a card of this PC is not used, in sentences; empty where nothing is to be said.
+    """
+
+    ops: Ops
+    model: Model
+    card_notice: str = ""
+
+
+def load_where_it_works(source: ModelSource, progress: ByteProgress | None = None) -> PlacedModel:
+    """Operations by the config, and the model on them.
+
+    Raises:
+        EngineError: it works nowhere, or not where it was asked for.
+    """
+    config = source.config
+    name, notice = config.ops, ""
+    if name in {OpsName.AUTO, OpsName.CUDA}:
+        cards: Sequence[Card] = ()
+        try:
+            cards, notice = _usable_cards(config, progress)
+            if cards:
+                return dataclasses.replace(_on_cards(source, cards), card_notice=notice)
+        except _FAILURES as error:
+            if name is OpsName.CUDA or not is_automatic(config):
+                raise
+            said = f"The graphics card is not used: {error}"
+            logger.warning("%s", said)
+            notice = f"{notice} {said}".strip()
+        name = OpsName.AUTO
+    ops = make_ops(name.value, source.limits.for_ops())
+    try:
+        return PlacedModel(ops, source.load(ops, source.limits), notice)
+    except BaseException:
+        ops.close()
+        raise
+
+
+def _usable_cards(config: RunConfig, progress: ByteProgress | None) -> tuple[Sequence[Card], str]:
+    """The cards that may compute, and what is to be said of the others.
+
+    Raises:
+        EngineError: one that was asked for cannot be used.
+    """
+    is_by_name = config.ops is OpsName.CUDA
+    report = probe_gpus()
+    gpus = report.cards or tuple(unlisted_gpus() if is_by_name else ())
+    wanted = wanted_gpus(config, gpus)
+    gate = allowed_cards(config, wanted, report.driver, progress)
+    for refusal in gate.refused:
+        logger.warning("%s", refusal.sentence)
+    if gate.refused and not is_automatic(config):
+        raise DeviceError(gate.refused[0].sentence, code="gpu_refused")
+    return (cards_of(config, gate.passed) if gate.passed else ()), gate.notice
+
+
+class _CardFailedError(Exception):
+    """A card cannot be used; `error` says why."""
+
+    def __init__(self, index: int, error: EngineError) -> None:
+        super().__init__(str(error))
+        self.index = index
+        self.error = error
+
+
+def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
+    """The model on those of the cards that are worth it, without one that fails.
+
+    Raises:
+        DeviceError: no card is left, or one was named that fails.
+        DeviceMemoryError: the same.
+        EngineError: the model cannot be loaded.
+    """
+    model, settings = source.for_split(), card_settings(source.config, source.header)
+    while True:
+        uses = choose_cards(source.config, model, cards, settings)
+        try:
+            return _on_exactly(source, model, uses)
+        except _CardFailedError as failure:
+            rest = [card for card in cards if card.index != failure.index]
+            if not rest or not is_automatic(source.config):
+                raise failure.error from failure
+            (failed,) = (card for card in cards if card.index == failure.index)
+            leave_out(failed.gpu, str(failure.error))
+            cards = rest
+
+
+def _on_exactly(source: ModelSource, model: SplitInput, uses: Sequence[CardUse]) -> PlacedModel:
+    try:
+        ops = make_ops(OpsName.CUDA.value, source.limits.for_ops(), None, uses)
+    except CardStartError as error:
+        raise _CardFailedError(error.index, error) from error
+    except EngineError as error:  # of the CPU's share of the work
+        raise DeviceError(error.message, code=error.code, params=error.params) from error
+    try:
+        return PlacedModel(ops, source.load(ops, _limits(source, ops, model, uses)))
+    except _FAILURES as error:
+        index = _failed_card(ops, uses)
+        ops.close()
+        raise _CardFailedError(index, error) from error
+    except BaseException:
+        ops.close()
+        raise
+
+
+def _limits(
+    source: ModelSource, ops: Ops, model: SplitInput, uses: Sequence[CardUse]
+) -> ModelLimits:
+    """The sizes, with as many pages on the cards as each of them has room for."""
+    placement = source.placement
+    free_bytes = ops.free_card_bytes()
+    if free_bytes is not None:
+        near = near_pages(source.config, source.header, placement, free_bytes)
+    elif isinstance(ops, SplitOps):
+        rooms = [
+            model.near_tokens(
+                use.num_layers,
+                card.device.free_bytes() - use.settings.reserve_bytes,
+                is_last=use is uses[-1],
+            )
+            for card, use in zip(ops.cards, uses, strict=True)
+        ]
+        near = min(placement.kv_pages, -(-min(rooms) // placement.page_tokens))
+        if near < placement.kv_pages:
+            logger.info(
+                "keys and values of %d of %d tokens stay in graphics memory; the others lie in RAM",
+                near * placement.page_tokens,
+                model.num_tokens,
+            )
+    else:
+        return source.limits
+    return dataclasses.replace(source.limits, kv_near_pages=near)
+
+
+def _failed_card(ops: Ops, uses: Sequence[CardUse]) -> int:
+    """CUDA's number of the card that has failed: it is lost, else it has the least memory left."""
+    if not isinstance(ops, SplitOps):
+        return uses[0].index
+    free: dict[int, int] = {}
+    for card, use in zip(ops.cards, uses, strict=True):
+        try:
+            free[use.index] = card.device.free_bytes()
+        except EngineError:
+            return use.index
+    return min(free, key=lambda index: free[index])
