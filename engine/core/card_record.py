@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,19 +19,25 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from engine import __version__
+from engine.core.emulated_cards import EMULATED_DRIVER
 from engine.core.errors import EngineError, ParameterValue
 from engine.core.files import read_json, write_json
-from engine.core.gpu import Gpu
+from engine.core.gpu import Gpu, GpuReport
+from engine.core.note import Note
 
 logger = logging.getLogger(__name__)
 
 RECORD_FORMAT: Literal[1] = 1
 FILE_NAME = "card-checks.json"
 _MOST_RECORDS = 16
+_CUDA_PACKAGE = "cupy_backends"
 
 _ENGINE = Path(__file__).resolve().parents[1]
 _CODE = ("kernels/cuda/*.cu", "kernels/cuda/*.cuh", "kernels/*.py", "ops/*.py", "device/*.py")
 _PACKAGES = ("cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc")
+# Failures of the check itself; every other is the sentence of what could not use the card.
+CARD_WRONG, CARD_HANGS, CARD_CHECK_ENDED = "card_wrong", "card_hangs", "card_check_ended"
+_OWN_CODES = frozenset({CARD_WRONG, CARD_HANGS, CARD_CHECK_ENDED})
 # What may be otherwise at the next start without anything having been changed: a game that took the
 # card's memory, a card that was busy or fell off the bus, packages that are installed later.
 _PASSING_CODES = frozenset({"gpu_out_of_memory", "gpu_lost", "gpu_packages_missing"})
@@ -67,6 +74,13 @@ class CardRecord(BaseModel):
     def is_lasting(self) -> bool:
         """Whether it would come to the same at the next start."""
         return self.code not in _PASSING_CODES
+
+    @property
+    def note(self) -> Note:
+        """Why it did not pass, for translation."""
+        if self.code in _OWN_CODES:
+            return Note(self.code, self.params)
+        return Note("card_refused", {"card": self.card, "reason": self.params.get("reason")})
 
 
 def records_path(data_dir: Path) -> Path:
@@ -138,3 +152,21 @@ def keep_record(data_dir: Path, record: CardRecord) -> None:
     kept = [record, *others][:_MOST_RECORDS]
     content = [entry.model_dump(mode="json") for entry in kept]
     write_json(records_path(data_dir), {"format": RECORD_FORMAT, "checks": content})
+
+
+def has_card_packages(driver: str) -> bool:
+    """Whether the packages are there without which no card with this driver can be used."""
+    return driver == EMULATED_DRIVER or importlib.util.find_spec(_CUDA_PACKAGE) is not None
+
+
+def card_troubles(data_dir: Path, report: GpuReport) -> dict[int, Note]:
+    """What is known against cards of this PC, by their numbers: missing packages, a check that failed."""
+    troubles = {}
+    for card in report.cards:
+        if not has_card_packages(report.driver):
+            troubles[card.index] = Note("gpu_packages_missing", {"card": card.name})
+            continue
+        record = find_record(data_dir, card, report.driver)
+        if record is not None and not record.is_passed:
+            troubles[card.index] = record.note
+    return troubles

@@ -33,10 +33,6 @@ from engine.core.placement import (
 from engine.core.prompt_chunk import CARD_ROWS, rows_on_card, turns_s
 from engine.core.timeline import REFERENCE_RATES, Rates, WindowLoad, link_bytes_per_s
 
-# Whether this version's engine computes on NVIDIA cards. The one place that says so: recommendations,
-# speed ranges and texts follow it.
-GPU_ENGINE = False
-
 MIN_CAPABILITY = (7, 5)  # what our kernels are compiled for: Turing and newer
 _MIN_DRIVER_OF_NEW_CARDS = ((10, 0), 570)  # Blackwell came with CUDA 12.8
 

@@ -25,7 +25,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from engine.core.card_record import CardRecord, record_key
+from engine.core.card_record import (
+    CARD_CHECK_ENDED,
+    CARD_HANGS,
+    CARD_WRONG,
+    CardRecord,
+    record_key,
+)
 from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.errors import EngineError, ParameterValue
 from engine.core.gpu import Gpu
@@ -57,7 +63,7 @@ class TimeLimits:
 class CardFailed(EngineError):  # noqa: N818  # a result more than a mistake
     """The card did not pass; the sentence says what failed and the way out."""
 
-    code = "card_wrong"
+    code = CARD_WRONG
 
 
 def check_card(
@@ -121,7 +127,7 @@ def _failure(card: Gpu, report: Mapping[str, object]) -> CardFailed:
         return CardFailed(
             f"{card.name} is not used: {sentence}",
             code=str(report.get("code", CardFailed.code)),
-            params={**_plain(params), "card": card.name},
+            params={**_plain(params), "card": card.name, "reason": sentence},
         )
     wrong, checks, names = _count(report, "wrong"), _count(report, "checks"), report.get("names")
     return CardFailed(
@@ -227,7 +233,7 @@ def _hangs(card: Gpu, seconds: float) -> CardFailed:
     return CardFailed(
         f"{card.name} is not used: its check got no answer for {seconds:.0f} seconds; restart the PC, install "
         "the newest driver, then run `engine doctor`.",
-        code="card_hangs",
+        code=CARD_HANGS,
         params={"card": card.name, "seconds": round(seconds)},
     )
 
@@ -235,7 +241,7 @@ def _hangs(card: Gpu, seconds: float) -> CardFailed:
 def _ended(card: Gpu, reason: str) -> CardFailed:
     return CardFailed(
         f"{card.name} is not used: {reason}; install the newest driver, then run `engine doctor`.",
-        code="card_check_ended",
+        code=CARD_CHECK_ENDED,
         params={"card": card.name, "reason": reason},
     )
 

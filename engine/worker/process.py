@@ -231,7 +231,10 @@ class Worker:
         if self._loaded.ops.name == "cuda":
             self._stalls = StallWatch(self._stalled)
             self._stalls.start()
-        ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
+        loaded = self._loaded
+        ready = Ready(
+            loaded.limits.context, loaded.ops_label, loaded.fingerprint, loaded.card_notice
+        )
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)
         self._send(ready)
 
