@@ -7,7 +7,6 @@ most one layer more.
 from __future__ import annotations
 
 import logging
-import queue
 import time
 import traceback
 
@@ -116,12 +115,9 @@ class Worker:
 
     def _obey_all(self) -> None:
         """Handle what has arrived; called between layers too."""
-        while True:
-            try:
-                command = self._channel.commands.get_nowait()
-            except queue.Empty:
-                return
-            self._obey(command)
+        commands = self._channel.commands
+        while not commands.empty():  # only this thread takes any
+            self._obey(commands.get_nowait())
 
     def _beat(self) -> None:
         if self._stalls is not None:
