@@ -27,11 +27,9 @@ from engine.core.placement import (
     is_read_by_rows,
     place_on_cpu,
     read_every_token,
-    require_private_memory,
 )
 from engine.core.prompt_chunk import rows_on_cpu
 from engine.core.settings import load_settings
-from engine.core.sizes import size_in_words
 from engine.decode.draft.drafting import Drafting
 from engine.decode.sampling import Sampler
 from engine.gguf.memory_lock import lock_tensors
@@ -46,6 +44,7 @@ from engine.ops.base import Ops
 from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
 from engine.worker.card_loading import ModelSource, load_where_it_works
+from engine.worker.card_sizes import PlacingInput
 from engine.worker.draft_head import open_draft_head
 from engine.worker.drafters import make_drafting
 from engine.worker.expert_tier import (
@@ -133,8 +132,10 @@ class LoadedModel:
 
     @property
     def ops_label(self) -> str:
-        """Implementation and instruction set, such as `host avx512`."""
-        return f"{self.ops.name} {self.isa}".strip()
+        """Implementation and instruction set, such as `host avx512` or `cuda sm_89 on 2 cards`."""
+        cards = len(self.ops.stages(self.model.config.num_layers))
+        words = f"{self.ops.name} {self.isa}".strip()
+        return words if cards == 1 else f"{words} on {cards} cards"
 
     def close(self) -> None:
         """Give memory and threads back; idempotent. Nothing may compute any more."""
@@ -176,8 +177,6 @@ def load_model(
     drive = measure_table_drive(header, config)
     head_header = read_draft_head(config, header)
     placement = place_on_cpu(machine, header, config, drive_kind(drive), head_header)
-    require_private_memory(placement, machine)
-    _log_plan(placement)
     limits = _sizes(config, placement, machine)
 
     def on_step(done: int, total: int) -> None:
@@ -193,9 +192,12 @@ def load_model(
         table = open_ngram_table(header, placement.ngram, config, drive, progress)
         if isinstance(table, NgramTable):
             undo.callback(table.close)
-        source = ModelSource(config, header, file, head_file, placement, limits, table, on_step)
+        placing = PlacingInput(machine, drive_kind(drive), head_header)
+        source = ModelSource(
+            *(config, header, file, head_file, placing, placement, limits, table, on_step)
+        )
         placed = load_where_it_works(source, progress)
-        ops, model = placed.ops, placed.model
+        ops, model, placement = placed.ops, placed.model, placed.placement
         undo.callback(ops.close)
         used_head = None if model.mtp is None else head_file
         _read_ahead(header, placement, None if used_head is None else head_header, progress)
@@ -214,7 +216,7 @@ def load_model(
         limits=SchedulerLimits(
             context=placement.context,
             vocab_size=model.config.vocab_size,
-            prompt_chunk=rows_on_cpu(config),
+            prompt_chunk=placement.prompt_rows,
             parallel=placement.max_sequences,
             prompt_slice_s=config.prompt_slice_ms / 1000,
         ),
@@ -271,20 +273,6 @@ def _open_session_file(loaded: LoadedModel, config: RunConfig) -> None:
         return
     loaded.session_file = SessionFile(data_dir, key, config.save_sessions_mib << 20)
     loaded.session_file.read(loaded.sessions, loaded.model.store)
-
-
-def _log_plan(placement: Placement) -> None:
-    """Say what will live where before anything is loaded."""
-    for part in placement.parts:
-        logger.info(
-            "plan: %s, %s: %s (%s)",
-            part.name,
-            part.tier.value,
-            size_in_words(part.num_bytes),
-            part.reason,
-        )
-    level = logging.INFO if placement.verdict is Verdict.FITS else logging.WARNING
-    logger.log(level, "%s", placement.reasons[0])
 
 
 def _phase(progress: ByteProgress | None, name: str) -> Callable[[int, int], None]:

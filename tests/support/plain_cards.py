@@ -26,13 +26,15 @@ GIB = 1 << 30
 def gpu(number: int, gib: float = 12, name: str = "", **facts: object) -> Gpu:
     """What a driver says of a card."""
     size = int(gib * GIB)
-    known = {
+    known: dict[str, object] = {
+        "vram_total_bytes": size,
+        "vram_free_bytes": size,
         "has_display": False,
         "uuid": f"GPU-000{number}",
         "pci": f"0000:0{number + 1}:00",
         "memory_bytes_per_s": 5e11,
     }
-    return Gpu(number, name or f"Plain {number}", size, size, **(known | facts))  # type: ignore[arg-type]
+    return Gpu(number, name or f"Plain {number}", **(known | facts))  # type: ignore[arg-type]
 
 
 def found(one: Gpu, index: int | None = None, problem: EngineError | None = None) -> FoundCard:
