@@ -19,22 +19,19 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.decode.call_form import CallForm
 from engine.decode.grammar_cursor import GrammarCursor
 from engine.decode.grammar_vocabulary import GrammarVocabulary
 from engine.decode.json_watch import JsonWatch
 from engine.decode.positions import EVERYTHING, Allowed, Position
 from engine.decode.sampling import BadLogitsError
+from engine.ops.best_logits import RowLogits
 from engine.ops.token_mask import TokenMask
 from engine.worker.messages import Start
 
 logger = logging.getLogger(__name__)
 
-FloatArray = npt.NDArray[np.float32]
-Sample = Callable[[FloatArray, TokenMask | None], int]
+Sample = Callable[[RowLogits, TokenMask | None], int]
 
 MAX_REDRAWS = 64  # of one token; then what was drawn first is taken, and the watch on it ends
 MAX_NEWLINES = 2  # between thinking, calls and a document
@@ -62,11 +59,11 @@ class AnswerConstraint:
         self._form = _Form(start, vocabulary)
         self._position = self._form.start()
 
-    def choose(self, logits: FloatArray, sample: Sample, *, is_greedy: bool = False) -> int:
+    def choose(self, logits: RowLogits, sample: Sample, *, is_greedy: bool = False) -> int:
         """The next token, which becomes part of the answer.
 
         Args:
-            logits: `[V]`, not changed.
+            logits: of the row, not changed.
             sample: chooses a token from logits, and from a mask's tokens alone where there is one.
             is_greedy: it takes the best one: if that is allowed, it is the best of the allowed ones.
 
@@ -128,7 +125,7 @@ class AnswerConstraint:
         for _ in range(num_tokens):
             self._position = self._history.pop()
 
-    def _redraw(self, logits: FloatArray, sample: Sample, first_id: int, mask: TokenMask) -> int:
+    def _redraw(self, logits: RowLogits, sample: Sample, first_id: int, mask: TokenMask) -> int:
         """Draw again without what was drawn; when nothing else can come, the first one does."""
         refused_id = first_id
         for _ in range(MAX_REDRAWS):
@@ -149,7 +146,7 @@ class AnswerConstraint:
         self._move(position or _LEFT)
         return first_id
 
-    def _best_of_all(self, logits: FloatArray, sample: Sample) -> int | None:
+    def _best_of_all(self, logits: RowLogits, sample: Sample) -> int | None:
         """Take the best token of all if it is allowed; None where the mask must decide."""
         try:
             token_id = sample(logits, None)

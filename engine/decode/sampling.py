@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import EngineError
+from engine.decode.best_draw import new_best_draw
 from engine.decode.filters import (
     LOWEST_TEMPERATURE,
     IdArray,
@@ -28,6 +29,7 @@ from engine.decode.filters import (
     top_p_count,
 )
 from engine.decode.penalties import Biases, Penalties
+from engine.ops.best_logits import BestLogits, RowLogits
 from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.token_mask import TokenMask
 from engine.worker.messages import SamplingParams
@@ -69,12 +71,14 @@ class Sampler:
         self._params = params
         self._penalties = Penalties(params)
         self._biases = Biases(params.logit_bias)
-        self._draw = new_draw(_settings(params, self._biases))
+        settings = _settings(params, self._biases)
+        self._draw = new_draw(settings)
+        self._best_draw = new_best_draw(settings, self._penalties, new_draw)
         self._drawn_from: object = None  # arrays of the penalties that `_draw` reads
 
     def sample(
         self,
-        logits: FloatArray,
+        logits: RowLogits,
         mask: TokenMask | None = None,
         *,
         use_penalties: bool = True,
@@ -86,7 +90,7 @@ class Sampler:
         drawn as the token that comes so many tokens after the next one will be.
 
         Args:
-            logits: of the model.
+            logits: of the model; the largest ones do where the others are not needed.
             mask: which tokens may be drawn; None = all.
             use_penalties: whether those of the request count now.
             ahead: 0, or how far before its time the token is drawn.
@@ -95,6 +99,13 @@ class Sampler:
             BadLogitsError: a logit that counts is NaN or plus infinity, or all are minus infinity.
         """
         use_penalties = use_penalties and self._penalties.is_active
+        if isinstance(logits, BestLogits):
+            position = self.num_seen + ahead
+            if self._best_draw is not None:
+                token_id = self._best_draw.draw(logits, position, mask, use_penalties=use_penalties)
+                if token_id is not None:
+                    return token_id
+            logits = logits.all_logits()
         if self._draw is not None:
             return self._drawn(self._draw, logits, mask, ahead, use_penalties=use_penalties)
         allowed = logits if mask is None else mask.applied(logits)
@@ -121,6 +132,11 @@ class Sampler:
         """Whether each token is that of the largest logit, whatever the others are."""
         is_moved = self._biases.is_active or self._penalties.is_active
         return self._params.temperature == 0 and not is_moved
+
+    @property
+    def takes_few(self) -> bool:
+        """Whether the largest logits of a row will mostly do."""
+        return self._best_draw is not None
 
     def note(self, token_id: int) -> None:
         """A token, sampled or forced, became part of the answer."""

@@ -18,23 +18,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.core.errors import EngineError
+from engine.ops.best_logits import FloatArray, RowLogits
 
 if TYPE_CHECKING:
     from engine.sequence.running_request import Chosen
     from engine.worker.messages import TokenLogprobs
 
-FloatArray = npt.NDArray[np.float32]
-
 
 class Chooser(Protocol):
     """Chooses the next token of an answer; what verification needs of a request."""
 
-    def choose(self, logits: FloatArray) -> Chosen:
-        """Draw the next token and add what must follow it; `logits` `[V]`."""
+    def choose(self, logits: RowLogits) -> Chosen:
+        """Draw the next token and add what must follow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +51,14 @@ class Verified:
     reason: str | None
 
 
-def verify(request: Chooser, logits: FloatArray, drafts: Sequence[int]) -> Verified:
+def verify(
+    request: Chooser, logits: Sequence[RowLogits] | FloatArray, drafts: Sequence[int]
+) -> Verified:
     """Choose tokens of a window.
 
     Args:
         request: chooses.
-        logits: `[1 + drafts, V]`, behind the newest token and behind each draft.
+        logits: of 1 + drafts rows, behind the newest token and behind each draft.
         drafts: the tokens that were guessed.
 
     Raises:

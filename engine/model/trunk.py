@@ -227,7 +227,7 @@ class Model:
             return
         self.mtp = load_mtp(
             self.config,
-            self.limits,
+            self.limits.of_head(),
             self.stages[-1].ops,  # where the trunk's streams end
             self.weights,
             file if mtp_file is None else mtp_file,
@@ -332,13 +332,14 @@ class Model:
             starts = plan.seq_start.tolist()
             self._write_rows(batch, plan, rows[0])
             wanted = logit_rows([e.logits for e in batch.entries], starts)
-            logits = yield from self._compute(
-                lambda: buffers.passes.parts(plan, rows, wanted),
+            parts = yield from self._compute(
+                lambda: buffers.passes.parts(plan, rows, wanted, batch.form),
                 lambda: _check_undisturbed(opened, buffers),
                 at_once=at_once,
             )
             streams = rows[-1].streams
-            result = PassResult(logits, wanted, streams, plan.seq_start.copy())
+            ends = plan.seq_start.copy()
+            result = PassResult(parts.logits, wanted, streams, ends, candidates=parts.candidates)
             self._finish(batch, streams, starts)
             finished = True
             return result
@@ -350,7 +351,7 @@ class Model:
 
     def _compute(
         self, new_parts: Callable[[], PassParts], check: Callable[[], None], *, at_once: bool
-    ) -> Generator[int, None, FloatArray]:
+    ) -> Generator[int, None, PassParts]:
         """Compute everything; once more from the start when memory ran out and some was given up."""
         while True:
             try:
@@ -368,7 +369,7 @@ class Model:
             except DeviceMemoryError as error:
                 self._make_room(error)
             else:
-                return parts.logits
+                return parts
 
     def _make_room(self, error: DeviceMemoryError) -> None:
         if not self.ops.make_room():

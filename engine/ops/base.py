@@ -99,7 +99,9 @@ class Ops(ABC):
 
     name: str
     kv_types = frozenset({KvType.F16, KvType.F32})  # of keys and values that they can read
-    chooses = False  # whether there is `choose`: where logits are far from the host
+    chooses = (
+        False  # whether there are `choose` and `best_logits`: where logits are far from the host
+    )
     records_numbers = True  # `record` takes operations with a number among their arguments
 
     # -- weights ---------------------------------------------------------------------------------
@@ -152,6 +154,9 @@ class Ops(ABC):
             NotImplementedError: these operations have no card.
         """
         raise NotImplementedError(f"{self.name} operations have no card")
+
+    def resize(self, limits: Limits) -> None:  # noqa: B027  # most have nothing to do
+        """Other limits than they were made with; before weights are loaded."""
 
     def free_card_bytes(self) -> int | None:
         """Memory of the card that is free; None without a card."""
@@ -276,6 +281,31 @@ class Ops(ABC):
             x: `[R, H]`.
             out: `[R]`, on the host; the lower one of equals, -1 where no logit or one that is no
                 number is the largest.
+
+        Raises:
+            NotImplementedError: `chooses` is false.
+        """
+        raise NotImplementedError(f"{self.name} operations choose no tokens")
+
+    def best_logits(self, matrix: Matrix, x: FloatArray, out: IntArray) -> None:
+        """The largest of the logits `matrix @ x[r]` of each row; the others stay where they are.
+
+        Args:
+            matrix: `[V, H]`.
+            x: `[R, H]`.
+            out: `[R, ROW_WORDS]`, on the host, as engine/ops/best_logits.py says.
+
+        Raises:
+            NotImplementedError: `chooses` is false.
+        """
+        raise NotImplementedError(f"{self.name} operations choose no tokens")
+
+    def fetch_logits(self, row: int, out: FloatArray) -> None:
+        """Wait for all logits of a row of the newest `best_logits`, before anything else is computed.
+
+        Args:
+            row: its number.
+            out: `[V]`, on the host.
 
         Raises:
             NotImplementedError: `chooses` is false.

@@ -21,6 +21,8 @@ import numpy.typing as npt
 from engine.core.errors import ModelFileError
 from engine.core.ggml_types import GgmlType
 from engine.core.kv_type import KvType
+from engine.core.model_sizes import expert_scratch_row_bytes
+from engine.core.placement_hybrid import OTHER_SCRATCH_BYTES
 from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
 from engine.device.base import Device, DeviceError, Stream
 from engine.gguf.reader import Tensor
@@ -31,6 +33,7 @@ from engine.ops.cuda_host_arrays import HostArrays
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_launches import Launches, make_launches
 from engine.ops.cuda_matrix import CudaMatrix, CudaRowTable, host_table
+from engine.ops.cuda_product_structs import FLOAT_FORMATS
 from engine.ops.cuda_recording import CudaRecording, Steps
 from engine.ops.cuda_settings import CudaSettings
 from engine.ops.cuda_streams import Pending
@@ -52,7 +55,6 @@ from engine.ops.weights import (
 _log = logging.getLogger(__name__)
 
 _MOST_PLANS = 128  # views of plans on the card that are kept
-_OTHER_SCRATCH_BYTES = 192 << 20  # groups of rows in mixes and mixers, logits, graphs
 
 
 class CudaOps(Ops):
@@ -168,6 +170,10 @@ class CudaOps(Ops):
         """Of an array of `host_arrays`."""
         return self._host_arrays.card_address(array)
 
+    def resize(self, limits: Limits) -> None:
+        """Only what is planned for the largest pass depends on them."""
+        self.limits = limits
+
     def free_card_bytes(self) -> int | None:
         """What the driver says."""
         return self.device.free_bytes()
@@ -200,10 +206,13 @@ class CudaOps(Ops):
         """About what the launches of the largest pass will take: experts' results most of all."""
         per_row = 0
         for group in groups:
-            hidden, width = group.down.rows, group.gate.rows
-            per_choice = 4 * hidden + 10 * width  # results; gate, up and their product
-            per_row = max(per_row, group.num_used * per_choice + 4 * hidden + 8 * group.router.rows)
-        return self.limits.max_rows * per_row + _OTHER_SCRATCH_BYTES
+            kinds = {group.gate.type, group.up.type, group.down.type}
+            row = expert_scratch_row_bytes(
+                *(group.down.rows, group.gate.rows, group.router.rows, group.num_used),
+                is_gated=group.gate.type is group.up.type and kinds.isdisjoint(FLOAT_FORMATS),
+            )
+            per_row = max(per_row, row)
+        return self.limits.max_rows * per_row + OTHER_SCRATCH_BYTES
 
     def count_choices(self, counter: ChoiceCounter | None) -> bool:
         """Count what comes to the host anyway."""
@@ -312,7 +321,8 @@ class CudaOps(Ops):
         """Gather on the host, where the table is, and send the rows."""
         target = on_card(out)
         num_rows, width = target.shape
-        most = 1 << (num_rows - 1).bit_length()  # or every length of a prompt leaves a block behind
+        # Of a few sizes, or every length of a prompt leaves a block behind.
+        most = max(num_rows, min(1 << (num_rows - 1).bit_length(), self.limits.max_rows))
         staged = self._staged.get((target.address, most))
         if staged is None:
             (staged,) = self._host_arrays.new_block([((most, width), np.float32)])
@@ -367,6 +377,20 @@ class CudaOps(Ops):
         self._launches.products.matmul([matrix], on_card(x), [logits])
         self._launches.sampling.argmax(logits, ids)
         self._launcher.stream.download(out, ids.address)
+
+    def best_logits(self, matrix: Matrix, x: FloatArray, out: IntArray) -> None:
+        """The largest logits of each row; all of them lie where `choose` and products have theirs."""
+        logits = self._scratch("matmul_out_0", (len(x), matrix.rows), np.float32)
+        bests = self._scratch("best_logits", out.shape, np.int32)
+        self._launches.products.matmul([matrix], on_card(x), [logits])
+        self._launches.sampling.candidates(logits, bests)
+        self._launcher.stream.download(out, bests.address)
+
+    def fetch_logits(self, row: int, out: FloatArray) -> None:
+        """All logits of a row of the newest `best_logits`."""
+        address = self._launcher.scratch("matmul_out_0", 0)
+        self._launcher.stream.download(out, address + row * out.nbytes)
+        self._launcher.stream.synchronize()
 
     # -- residual streams ------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from engine.ops.best_logits import BestRows, RowLogits
 from engine.sequence.state import SequenceState
 
 FloatArray = npt.NDArray[np.float32]
@@ -21,6 +22,14 @@ class LogitsWanted(enum.Enum):
     NONE = "none"
     LAST = "last"
     ALL = "all"
+
+
+class LogitsForm(enum.Enum):
+    """What of a row's logits is wanted; where they lie on the host anyway it is all of them."""
+
+    ALL = "all"
+    CANDIDATES = "candidates"  # the largest ones, and the others on request
+    BEST = "best"  # the token of the largest one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,10 +63,12 @@ class Batch:
 
     Attributes:
         num_rows: tokens of all entries.
+        form: in which logits are wanted: all, or candidates.
     """
 
-    def __init__(self, entries: Iterable[BatchEntry]) -> None:
+    def __init__(self, entries: Iterable[BatchEntry], form: LogitsForm = LogitsForm.ALL) -> None:
         self.entries = tuple(entries)
+        self.form = form
         self.num_rows = sum([len(e.token_ids) for e in self.entries])
         if not self.entries:
             raise ValueError("a batch needs entries")
@@ -76,6 +87,7 @@ class PassResult:
         seq_start: first row of each entry, and the number of rows at the end.
         best: the tokens with the largest logits, where these were asked for instead; -1 where there
             is none.
+        candidates: the largest logits of these rows, where they were asked for instead.
     """
 
     logits: FloatArray  # (n, V)
@@ -83,6 +95,17 @@ class PassResult:
     streams: FloatArray  # (R, hc, H)
     seq_start: IntArray  # (S + 1,)
     best: IntArray | None = None  # (n,)
+    candidates: BestRows | None = None  # n of them
+
+    def rows(self, first: int, stop: int) -> FloatArray | list[RowLogits]:
+        """What there is of the rows with logits, from one of them to before another."""
+        if self.candidates is None:
+            return self.logits[first:stop]
+        return [self.candidates.row(row) for row in range(first, stop)]
+
+    def last_row_of(self, entry: int) -> int:
+        """Of the rows with logits, the last one of an entry."""
+        return int(self.logit_rows.searchsorted(self.seq_start[entry + 1])) - 1
 
     def best_of(self, entry: int) -> IntArray | None:
         """The best tokens of one entry's rows, `[k]`."""

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.core.disk_reads import DiskReads, difference
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.draft.drafting import RequestDrafts
 from engine.decode.logprobs import token_logprobs
 from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
+from engine.ops.best_logits import BestLogits, RowLogits
 from engine.ops.token_mask import TokenMask
 from engine.sequence.session_visit import Visit
 from engine.sequence.state import SequenceState
 from engine.worker.messages import Start, Timings, TokenLogprobs
-
-FloatArray = npt.NDArray[np.float32]
 
 MOST_OF_FORM = 16  # tokens at once that an answer's form leaves no choice about
 WINDOW_ROWS = 32  # an answer's pending tokens are computed at once up to so many
@@ -87,8 +83,13 @@ class RunningRequest:
         pending = self.num_pending
         return pending == 1 or (self.first_token_at is not None and pending <= WINDOW_ROWS)
 
-    def choose(self, logits: FloatArray) -> Chosen:
-        """Draw the next token and add what must follow it; `logits` `[V]`.
+    @property
+    def takes_few(self) -> bool:
+        """Whether the largest logits of each row will mostly do for its next tokens."""
+        return self.start.sampling.top_logprobs < 0 and self.sampler.takes_few
+
+    def choose(self, logits: RowLogits) -> Chosen:
+        """Draw the next token and add what must follow it.
 
         What must follow: what the rules put in, and what the answer's form leaves no choice about.
 
@@ -104,7 +105,8 @@ class RunningRequest:
             added.append(token_id)
             self.sampler.note(token_id)
             if num_top >= 0:
-                logprobs.append(token_logprobs(logits, token_id, num_top))
+                every = logits.all_logits() if isinstance(logits, BestLogits) else logits
+                logprobs.append(token_logprobs(every, token_id, num_top))
         self.forced.extendleft(reversed(outcome.append))
         self.rules.drop_late(self.forced)
         while outcome.reason is None:
@@ -147,11 +149,11 @@ class RunningRequest:
             disk_answer=difference(disk, self.disk[1]) if len(self.disk) > 1 else (),
         )
 
-    def _draw(self, logits: FloatArray) -> int:
+    def _draw(self, logits: RowLogits) -> int:
         if self.constraint is None:
             return self._sample(logits)
         is_greedy = self.start.sampling.temperature <= 0
         return self.constraint.choose(logits, self._sample, is_greedy=is_greedy)
 
-    def _sample(self, logits: FloatArray, mask: TokenMask | None = None) -> int:
+    def _sample(self, logits: RowLogits, mask: TokenMask | None = None) -> int:
         return self.sampler.sample(logits, mask, use_penalties=not self.rules.is_in_call)

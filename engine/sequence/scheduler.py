@@ -22,9 +22,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError, ResourceError
 from engine.decode.constraint import AnswerConstraint
@@ -33,7 +30,8 @@ from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
 from engine.decode.verify import Verified, verify
 from engine.device.base import DeviceError
-from engine.sequence.batch import Batch, PassResult
+from engine.ops.best_logits import FloatArray, RowLogits
+from engine.sequence.batch import Batch, LogitsForm, PassResult
 from engine.sequence.language_model import LanguageModel, Passes
 from engine.sequence.pass_budget import PassBudget
 from engine.sequence.pass_parts import Part, chunk_rows, is_in_vain
@@ -53,7 +51,6 @@ from engine.worker.messages import (
 
 logger = logging.getLogger(__name__)
 
-FloatArray = npt.NDArray[np.float32]
 Event = PromptProgress | Tokens | Done
 
 
@@ -403,7 +400,7 @@ class Scheduler:
         row = 0  # of the logits, which those parts have that have all their rows
         for part in parts:
             stop = row + (1 + len(part.drafts) if part.is_last else 0)
-            chosen.append(self._choose(part, result.logits[row:stop]))
+            chosen.append(self._choose(part, result.rows(row, stop)))
             row = stop
         self._tell_drafting(parts, firsts, chosen, result)
         for part, outcome in zip(parts, chosen, strict=True):
@@ -411,12 +408,14 @@ class Scheduler:
             if not part.request.is_cancelled and outcome is not None:
                 self._send(part.request, outcome)
 
-    def _choose(self, part: Part, logits: FloatArray) -> Verified | EngineError | None:
+    def _choose(
+        self, part: Part, logits: FloatArray | Sequence[RowLogits]
+    ) -> Verified | EngineError | None:
         """Choose what follows a part, and commit what is part of the answer by now.
 
         Args:
             part: what was computed.
-            logits: `[n, V]`, of its newest rows.
+            logits: of its newest rows.
         """
         request = part.request
         if request.is_cancelled or not part.is_last:
@@ -479,7 +478,9 @@ class Scheduler:
 
     def _compute(self, parts: Sequence[Part]) -> PassResult | None:
         """The result, or None when the pass was left because of a cancelled request."""
-        batch = Batch(part.entry() for part in parts)
+        takes_few = all(part.request.takes_few for part in parts if part.is_last)
+        form = LogitsForm.CANDIDATES if takes_few else LogitsForm.ALL
+        batch = Batch((part.entry() for part in parts), form)
         self._has_windows_alone = False
         if self._open:
             return self._compute_meanwhile(batch, parts)
