@@ -99,9 +99,7 @@ class Ops(ABC):
 
     name: str
     kv_types = frozenset({KvType.F16, KvType.F32})  # of keys and values that they can read
-    chooses = (
-        False  # whether there are `choose` and `best_logits`: where logits are far from the host
-    )
+    chooses = False  # has `choose` and `best_logits`: where logits are far from the host
     records_numbers = True  # `record` takes operations with a number among their arguments
 
     # -- weights ---------------------------------------------------------------------------------
