@@ -98,7 +98,7 @@ def check_card(
     if error is None:
         logger.info("%s passed its check in %.1f s", card.name, seconds)
     else:
-        logger.warning("%s", error)
+        logger.info("%s", error)  # whoever asked says it louder, in its own way
     return CardRecord(
         key=record_key(card, driver),
         card=card.name,
@@ -158,15 +158,37 @@ def _run(
     except OSError as error:
         reason = f"its check could not be started ({error.strerror or error})"
         raise _ended(card, reason) from error
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     said: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+    readers = _readers(child, lines, said)
     try:
-        return _listen(child, card, on_step, limits, said)
+        return _listen(child, card, on_step, limits, lines)
     except EngineError:
         if said:
             logger.warning("the check of %s said last:\n%s", card.name, "\n".join(said))
         raise
     finally:
         _end(child)
+        for reader in readers:
+            reader.join(_END_S)
+
+
+def _readers(
+    child: subprocess.Popen[bytes],
+    lines: queue.SimpleQueue[str | None],
+    said: collections.deque[str],
+) -> list[threading.Thread]:
+    """Threads that read what the child says, as far as it goes, and end with it."""
+    if child.stdout is None or child.stderr is None:
+        raise RuntimeError("the child was started with pipes")
+    # Daemons: a process that hangs in a driver cannot always be killed, and its pipes stay open.
+    readers = [
+        threading.Thread(target=_forward, args=(child.stdout, lines.put), daemon=True),
+        threading.Thread(target=_forward, args=(child.stderr, said.append, False), daemon=True),
+    ]
+    for reader in readers:
+        reader.start()
+    return readers
 
 
 def _listen(
@@ -174,14 +196,8 @@ def _listen(
     card: Gpu,
     on_step: StepProgress | None,
     limits: TimeLimits,
-    said: collections.deque[str],
+    lines: queue.SimpleQueue[str | None],
 ) -> Mapping[str, object]:
-    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    if child.stdout is None or child.stderr is None:
-        raise RuntimeError("the child was started with pipes")
-    # Daemons: a process that hangs in a driver cannot always be killed, and its pipes stay open.
-    threading.Thread(target=_forward, args=(child.stdout, lines.put), daemon=True).start()
-    threading.Thread(target=_forward, args=(child.stderr, said.append, False), daemon=True).start()
     end_at = time.monotonic() + limits.total_s
     while True:
         patience_s = min(limits.silence_s, end_at - time.monotonic())
@@ -208,7 +224,7 @@ def _forward(
     stream: IO[bytes], take: Callable[[str | None], object], tells_end: bool = True
 ) -> None:
     """Hand on each line of a stream, and None at its end."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError), stream:
         for line in stream:
             take(line.decode(errors="replace").rstrip()[:_MOST_LINE_CHARS])
     if tells_end:
