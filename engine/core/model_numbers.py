@@ -5,10 +5,12 @@ From the catalogue before the download (about right), from the files' header aft
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from engine.core.catalog import Catalog, CatalogModel
 from engine.core.config import RunConfig
+from engine.core.draft_head_file import tensors_with_head
 from engine.core.gguf_header import ModelHeader
 from engine.core.kv_type import KvType
 from engine.core.model_config import LayerKind, ModelConfig
@@ -138,17 +140,27 @@ def numbers_of_catalog(
     )
 
 
-def numbers_of_header(header: ModelHeader, config: RunConfig | None = None) -> ModelNumbers:
+def numbers_of_header(
+    header: ModelHeader, config: RunConfig | None = None, draft_head: ModelHeader | None = None
+) -> ModelNumbers:
     """The numbers of a model whose files are here.
+
+    Args:
+        header: of the model.
+        config: of the run; None for the defaults.
+        draft_head: of the draft head's file, where it has one of its own.
 
     Raises:
         ModelFileError: the header describes no model that we know.
     """
     config = config or RunConfig()
     model = model_config_of(header)
+    if draft_head is not None:
+        model = dataclasses.replace(model, num_mtp_layers=1)
+    tensors = tensors_with_head(header, draft_head, model.num_layers)
     sizes = {EXPERTS: 0, COPIED_EXPERTS: 0, "MTP layer": 0}
     dense = rows = 0
-    for part in weight_parts(header.tensors, model.num_layers, requant=config.requant):
+    for part in weight_parts(tensors, model.num_layers, requant=config.requant):
         if part.name in sizes:
             sizes[part.name] = part.num_bytes
         elif part.tier is Tier.DISK:

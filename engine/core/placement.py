@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.core.config import ExpertMode, NgramMode, RunConfig
@@ -35,7 +35,7 @@ from engine.core.model_sizes import (
 )
 from engine.core.ngram_mode import NgramPlan, plan_ngram_table
 from engine.core.ngram_numbers import TABLE_NAME
-from engine.core.prompt_chunk import rows_on_cpu
+from engine.core.prompt_chunk import CPU_ROWS, rows_on_cpu
 from engine.core.requant import is_requantised, requantised_bytes
 from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
@@ -51,6 +51,13 @@ SYSTEM_RESERVE_BYTES = 1 << 30
 # A "32 GB" kit reports 31.x GiB because firmware keeps some: sizes may miss by this share.
 RAM_TOLERANCE = 0.03
 TABLE_PART = "n-gram table"
+# What a graphics card holds instead.
+_CARD_PARTS = frozenset(
+    {
+        *("Other", "MTP layer", "Token embedding", "Stream projections as Q8_0"),
+        *("Recurrent states", "Workspace"),
+    }
+)
 # Experts that are read from the disk while it answers: beyond this share the disk sets the speed.
 MOST_FROM_DISK = 0.6
 # Pages for further sequences beside the first full context, as a share of free memory.
@@ -109,6 +116,8 @@ class Placement:
             and experts that are kept.
         experts: what becomes of the experts.
         ngram: how the n-gram table is read; None without one.
+        prompt_rows: rows of a prompt that one pass computes.
+        near_pages: of the pages, those on a graphics card; None without one.
     """
 
     verdict: Verdict
@@ -123,6 +132,25 @@ class Placement:
     private_bytes: int
     experts: ExpertPlan
     ngram: NgramPlan | None = None
+    prompt_rows: int = CPU_ROWS
+    near_pages: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CardShare:
+    """What a graphics card takes over, so that it needs no RAM.
+
+    Attributes:
+        parallel: sequences that run together.
+        prompt_rows: rows of a prompt that one pass computes.
+        near_tokens: of so many tokens, those whose keys and values lie on the card.
+        far_token_bytes: of keys and values of one token, what lies in RAM where they do not.
+    """
+
+    parallel: int
+    prompt_rows: int
+    near_tokens: Callable[[int], int]
+    far_token_bytes: int
 
 
 def place_on_cpu(
@@ -145,35 +173,66 @@ def place_on_cpu(
         ModelFileError: the header describes no model that we know.
         ConfigError: the context asked for is longer than the model's.
     """
+    return _place(machine, header, config, drive, draft_head, None)
+
+
+def place_beside_card(
+    machine: Machine,
+    header: ModelHeader,
+    config: RunConfig,
+    drive: DriveKind,
+    draft_head: ModelHeader | None,
+    card: CardShare,
+) -> Placement:
+    """Place in RAM what a graphics card does not take over of a model.
+
+    Raises:
+        ModelFileError: the header describes no model that we know.
+        ConfigError: the context asked for is longer than the model's.
+    """
+    return _place(machine, header, config, drive, draft_head, card)
+
+
+def _place(
+    machine: Machine,
+    header: ModelHeader,
+    config: RunConfig,
+    drive: DriveKind,
+    draft_head: ModelHeader | None,
+    card: CardShare | None,
+) -> Placement:
     model = model_config_of(header)
     context = _context(model, config)
     if draft_head is not None:
         model = dataclasses.replace(model, num_mtp_layers=1)
     tensors = tensors_with_head(header, draft_head, model.num_layers)
     parts = weight_parts(tensors, model.num_layers, requant=config.requant)
+    parallel = config.parallel if card is None else card.parallel
+    rows = rows_on_cpu(config) if card is None else card.prompt_rows
     page_tokens = page_tokens_of(model)
     page_bytes = kv_page_bytes(model, config.kv_type, page_tokens)
     pages_each = -(-context // page_tokens)
-    kv_pages = _kv_pages(pages_each, page_bytes, config.parallel, machine)
+    kv_pages = _kv_pages(pages_each, page_bytes, parallel, machine)
+    kv_part = PlacedPart(
+        "KV pages",
+        Tier.RAM,
+        kv_pages * page_bytes,
+        f"{kv_pages} pages of {page_tokens} tokens, {config.kv_type.value}: keys, values, "
+        f"index keys; a full context is {pages_each} pages",
+    )
     parts += [
-        PlacedPart(
-            "KV pages",
-            Tier.RAM,
-            kv_pages * page_bytes,
-            f"{kv_pages} pages of {page_tokens} tokens, {config.kv_type.value}: keys, values, "
-            f"index keys; a full context is {pages_each} pages",
-        ),
+        kv_part if card is None else _far_part(card, kv_pages, page_tokens),
         PlacedPart(
             "Recurrent states",
             Tier.RAM,
-            config.parallel * state_bytes(model),
-            f"{config.parallel} sequences, each with its rollback copy and window",
+            parallel * state_bytes(model),
+            f"{parallel} sequences, each with its rollback copy and window",
         ),
         PlacedPart(
             "Workspace",
             Tier.RAM,
-            workspace_bytes(model, rows_on_cpu(config), config.parallel + MAX_WINDOW),
-            f"activations of {rows_on_cpu(config)} rows and logits",
+            workspace_bytes(model, rows, parallel + MAX_WINDOW),
+            f"activations of {rows} rows and logits",
         ),
         PlacedPart(
             "Vocabulary",
@@ -183,7 +242,9 @@ def place_on_cpu(
         ),
         PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server"),
     ]
-    free = machine.ram_available_bytes - sum(p.num_bytes for p in parts if p.tier is not Tier.DISK)
+    if card is not None:
+        parts = [_on_card(part) for part in parts]
+    free = machine.ram_available_bytes - _ram_bytes(parts)
     table = header.tensors.get(TABLE_NAME)
     ngram = plan_ngram_table(config, None if table is None else table[1], drive, free)
     if ngram is not None:
@@ -206,7 +267,7 @@ def place_on_cpu(
                 f"{sessions.pages} pages (setting: session_cache_mib)",
             )
         )
-    needed = sum(part.num_bytes for part in parts if part.tier is not Tier.DISK)
+    needed = _ram_bytes(parts)
     expert_bytes = sum(part.num_bytes for part in parts if part.name == EXPERTS)
     room = machine.ram_available_bytes - (needed - expert_bytes)
     experts = plan_experts(config, expert_bytes, room)
@@ -223,9 +284,9 @@ def place_on_cpu(
             f"The context is {context} tokens; the model knows up to {model.context_length} "
             "(setting: context)."
         )
-    if kv_pages < pages_each * config.parallel:
+    if kv_pages < pages_each * parallel:
         reasons.append(
-            f"The {config.parallel} parallel requests share {kv_pages * page_tokens} tokens of "
+            f"The {parallel} parallel requests share {kv_pages * page_tokens} tokens of "
             "context, so long ones may have to wait for each other."
         )
     return Placement(
@@ -235,13 +296,39 @@ def place_on_cpu(
         context=context,
         page_tokens=page_tokens,
         kv_pages=kv_pages + sessions.pages,
-        max_sequences=config.parallel,
+        max_sequences=parallel,
         session_bytes=sessions.state_bytes,
         needed_bytes=needed,
         private_bytes=private,
         ngram=ngram,
         experts=experts,
+        prompt_rows=rows,
+        near_pages=(
+            None if card is None else _near_pages(card, kv_pages + sessions.pages, page_tokens)
+        ),
     )
+
+
+def _near_pages(card: CardShare, pages: int, page_tokens: int) -> int:
+    return min(pages, -(-card.near_tokens(pages * page_tokens) // page_tokens))
+
+
+def _far_part(card: CardShare, pages: int, page_tokens: int) -> PlacedPart:
+    near = _near_pages(card, pages, page_tokens)
+    far_bytes = (pages - near) * page_tokens * card.far_token_bytes
+    reason = f"all but {near} of {pages} pages of {page_tokens} tokens; the card reads them here"
+    return PlacedPart("KV pages", Tier.RAM, far_bytes, reason)
+
+
+def _on_card(part: PlacedPart) -> PlacedPart:
+    """The part where it lies when a card computes: what every token reads is on the card."""
+    if part.name not in _CARD_PARTS or part.tier is Tier.DISK:
+        return part
+    return dataclasses.replace(part, tier=Tier.VRAM)
+
+
+def _ram_bytes(parts: Iterable[PlacedPart]) -> int:
+    return sum(p.num_bytes for p in parts if p.tier not in {Tier.DISK, Tier.VRAM})
 
 
 def _with_table(parts: list[PlacedPart], plan: NgramPlan) -> list[PlacedPart]:

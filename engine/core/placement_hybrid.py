@@ -39,8 +39,9 @@ _MIN_DRIVER_OF_NEW_CARDS = ((10, 0), 570)  # Blackwell came with CUDA 12.8
 # Video memory that is left to others: a desktop grows when windows open.
 VRAM_RESERVE_BYTES = 700 << 20
 VRAM_RESERVE_DISPLAY_BYTES = 1500 << 20
-# Context, streams and compiled kernels of CUDA itself.
+# Context, streams and compiled kernels of CUDA itself; of these, what a card lacks once it is opened.
 CUDA_BYTES = 450 << 20
+CONTEXT_BYTES = 300 << 20
 # Beside what grows with a pass's rows: groups of rows in mixes and mixers, logits, the draft layer's rows.
 OTHER_SCRATCH_BYTES = 256 << 20
 # What a person's system and other programs take of RAM while the model runs, comfortably.
@@ -336,6 +337,7 @@ def near_tokens(
     num_tokens: int,
     parallel: int,
     *,
+    rows: int | None = None,
     with_mtp: bool = True,
 ) -> int:
     """Of all tokens, those whose keys and values stay on the card; it reads the others over the bus.
@@ -350,11 +352,12 @@ def near_tokens(
         context: tokens of one sequence.
         num_tokens: of all pages.
         parallel: sequences.
+        rows: of a prompt in one pass; None = the fewest.
         with_mtp: whether the draft layer is on the card.
     """
     if model.kv_vram_tokens is not None:
         return min(num_tokens, model.kv_vram_tokens)
-    rows = min(CARD_ROWS[-1], model.prompt_chunk or CARD_ROWS[-1])
+    rows = rows or min(CARD_ROWS[-1], model.prompt_chunk or CARD_ROWS[-1])
     fixed = _fixed_parts(model, num_tokens, 0, parallel, rows, with_mtp=with_mtp)
     least = min(model.experts_used, model.num_experts) * model.expert_slot_bytes
     left = room - sum(part.num_bytes for part in fixed)

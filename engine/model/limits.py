@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.core.kv_type import KvType
 from engine.ops.base import Limits
+
+HEAD_ROWS = 256  # of a draft head's pass: of prompts it reads the ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,10 @@ class ModelLimits:
             threads=self.threads,
             pin_threads=self.pin_threads,
         )
+
+    def of_head(self) -> ModelLimits:
+        """The same for a draft head, which reads windows and the ends of prompts."""
+        return replace(self, max_rows=min(self.max_rows, HEAD_ROWS))
 
     def num_pages(self, block_ratio: int) -> int:
         """Pages of the key/value cache."""

@@ -141,6 +141,12 @@ class SplitOps(CudaOps):
         for card in self._others:
             card.tune(settings)
 
+    def resize(self, limits: Limits) -> None:
+        """The same on every card."""
+        super().resize(limits)
+        for card in self._others:
+            card.resize(limits)
+
     def free_card_bytes(self) -> int | None:
         """None: what one card has free says nothing about the others, so all pages lie on the cards."""
         return None

@@ -7,18 +7,16 @@ import logging
 import numpy as np
 import numpy.typing as npt
 
-from engine.core.config import ExpertMode, OpsName, RunConfig
+from engine.core.config import ExpertMode, RunConfig
 from engine.core.errors import EngineError
 from engine.core.gguf_header import ModelHeader
 from engine.core.gpu import Gpu, probe_gpus
 from engine.core.machine import probe_machine
 from engine.core.model_config import ModelConfig
 from engine.core.model_numbers import numbers_of_header
-from engine.core.placement import Placement
 from engine.core.placement_hybrid import (
     COMFORT_BYTES,
     VRAM_RESERVE_DISPLAY_BYTES,
-    near_tokens,
     reserve_bytes,
 )
 from engine.core.settings import load_settings
@@ -26,11 +24,6 @@ from engine.memory.expert_counts import FOLDER, model_key, open_counts
 from engine.ops.cuda_settings import CudaSettings
 
 logger = logging.getLogger(__name__)
-
-
-def may_use_card(config: RunConfig) -> bool:
-    """Whether operations by this config may turn out to be those on a card."""
-    return config.ops is OpsName.CUDA
 
 
 def card_settings(config: RunConfig, header: ModelHeader) -> CudaSettings:
@@ -52,31 +45,6 @@ def _room_for_copies(config: RunConfig, header: ModelHeader) -> int:
         return 0
     experts = numbers_of_header(header, config).expert_bytes
     return max(0, probe_machine().ram_available_bytes - COMFORT_BYTES - experts)
-
-
-def near_pages(
-    config: RunConfig, header: ModelHeader, placement: Placement, free_bytes: int
-) -> int:
-    """How many of the key/value pages stay on the card; it reads the others over the bus.
-
-    Args:
-        config: says so, or leaves it open.
-        header: of the model.
-        placement: how many pages there are.
-        free_bytes: of the card, before anything of the model is on it.
-    """
-    tokens = placement.kv_pages * placement.page_tokens
-    room = free_bytes - _reserve(config)
-    numbers = numbers_of_header(header, config)
-    near = near_tokens(numbers, room, placement.context, tokens, placement.max_sequences)
-    pages = min(placement.kv_pages, -(-near // placement.page_tokens))
-    if pages < placement.kv_pages:
-        logger.info(
-            "keys and values of %d of %d tokens stay in graphics memory; the others lie in RAM",
-            pages * placement.page_tokens,
-            tokens,
-        )
-    return pages
 
 
 def reserve_of(config: RunConfig, gpu: Gpu) -> int:

@@ -17,7 +17,8 @@ from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader
 from engine.core.gpu import probe_gpus
 from engine.core.model_numbers import numbers_of_header
-from engine.core.placement import Placement
+from engine.core.placement import Placement, Verdict, require_private_memory
+from engine.core.sizes import size_in_words
 from engine.core.split_numbers import SplitInput, head_bytes
 from engine.device.base import DeviceError, DeviceMemoryError
 from engine.gguf.reader import GgufFile, Tensor
@@ -28,7 +29,7 @@ from engine.ops.base import Ops
 from engine.ops.cuda_settings import CardUse
 from engine.ops.cuda_split import SplitOps
 from engine.ops.select import CardStartError, make_ops
-from engine.worker.card import card_settings, near_pages
+from engine.worker.card import card_settings
 from engine.worker.card_choice import (
     Card,
     cards_of,
@@ -39,6 +40,7 @@ from engine.worker.card_choice import (
     wanted_gpus,
 )
 from engine.worker.card_gate import ByteProgress, allowed_cards
+from engine.worker.card_sizes import PlacingInput, limits_of, placement_beside_card
 from engine.worker.draft_head import draft_ids
 
 logger = logging.getLogger(__name__)
@@ -55,6 +57,7 @@ class ModelSource:
         header: of the model's files.
         file: the model.
         head_file: with the draft head, where that is another file.
+        placing: machine and files that it was placed with.
         placement: of the CPU's plan.
         limits: sizes, by that plan.
         table: of the n-grams.
@@ -65,6 +68,7 @@ class ModelSource:
     header: ModelHeader
     file: GgufFile
     head_file: GgufFile | None
+    placing: PlacingInput
     placement: Placement
     limits: ModelLimits
     table: NgramTable | Tensor | None
@@ -110,11 +114,13 @@ class PlacedModel:
     Attributes:
         ops: the operations.
         model: the model.
+        placement: what lives where.
         card_notice: why a card of this PC is not used, in sentences; empty where nothing is to be said.
     """
 
     ops: Ops
     model: Model
+    placement: Placement
     card_notice: str = ""
 
 
@@ -141,7 +147,9 @@ def load_where_it_works(source: ModelSource, progress: ByteProgress | None = Non
         name = OpsName.AUTO
     ops = make_ops(name.value, source.limits.for_ops())
     try:
-        return PlacedModel(ops, source.load(ops, source.limits), notice)
+        require_private_memory(source.placement, source.placing.machine)
+        _log_plan(source.placement)
+        return PlacedModel(ops, source.load(ops, source.limits), source.placement, notice)
     except BaseException:
         ops.close()
         raise
@@ -186,7 +194,7 @@ def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
     while True:
         uses = choose_cards(source.config, model, cards, settings)
         try:
-            return _on_exactly(source, model, uses)
+            return _on_exactly(source, model, uses, cards)
         except _CardFailedError as failure:
             rest = [card for card in cards if card.index != failure.index]
             if not rest or not is_automatic(source.config):
@@ -196,7 +204,9 @@ def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
             cards = rest
 
 
-def _on_exactly(source: ModelSource, model: SplitInput, uses: Sequence[CardUse]) -> PlacedModel:
+def _on_exactly(
+    source: ModelSource, model: SplitInput, uses: Sequence[CardUse], cards: Sequence[Card]
+) -> PlacedModel:
     try:
         ops = make_ops(OpsName.CUDA.value, source.limits.for_ops(), None, uses)
     except CardStartError as error:
@@ -204,7 +214,12 @@ def _on_exactly(source: ModelSource, model: SplitInput, uses: Sequence[CardUse])
     except EngineError as error:  # of the CPU's share of the work
         raise DeviceError(error.message, code=error.code, params=error.params) from error
     try:
-        return PlacedModel(ops, source.load(ops, _limits(source, ops, model, uses)))
+        placement = _placement(source, ops, model, uses, cards)
+        require_private_memory(placement, source.placing.machine)
+        _log_plan(placement)
+        limits = limits_of(placement, source.limits)
+        ops.resize(limits.for_ops())
+        return PlacedModel(ops, source.load(ops, limits), placement)
     except _FAILURES as error:
         index = _failed_card(ops, uses)
         ops.close()
@@ -214,15 +229,16 @@ def _on_exactly(source: ModelSource, model: SplitInput, uses: Sequence[CardUse])
         raise
 
 
-def _limits(
-    source: ModelSource, ops: Ops, model: SplitInput, uses: Sequence[CardUse]
-) -> ModelLimits:
-    """The sizes, with as many pages on the cards as each of them has room for."""
+def _placement(
+    source: ModelSource,
+    ops: Ops,
+    model: SplitInput,
+    uses: Sequence[CardUse],
+    cards: Sequence[Card],
+) -> Placement:
+    """What lies where, with as much on the cards as each of them has room for."""
     placement = source.placement
-    free_bytes = ops.free_card_bytes()
-    if free_bytes is not None:
-        near = near_pages(source.config, source.header, placement, free_bytes)
-    elif isinstance(ops, SplitOps):
+    if isinstance(ops, SplitOps):
         rooms = [
             model.near_tokens(
                 use.num_layers,
@@ -232,15 +248,15 @@ def _limits(
             for card, use in zip(ops.cards, uses, strict=True)
         ]
         near = min(placement.kv_pages, -(-min(rooms) // placement.page_tokens))
-        if near < placement.kv_pages:
-            logger.info(
-                "keys and values of %d of %d tokens stay in graphics memory; the others lie in RAM",
-                near * placement.page_tokens,
-                model.num_tokens,
-            )
-    else:
-        return source.limits
-    return dataclasses.replace(source.limits, kv_near_pages=near)
+        return dataclasses.replace(placement, near_pages=near)
+    free_bytes = ops.free_card_bytes()
+    if free_bytes is None:
+        return placement
+    room = free_bytes - uses[0].settings.reserve_bytes
+    gpu = next((card.gpu for card in cards if card.index == uses[0].index), None)
+    return placement_beside_card(
+        source.config, source.header, source.placing, placement.context, room, gpu
+    )
 
 
 def _failed_card(ops: Ops, uses: Sequence[CardUse]) -> int:
@@ -254,3 +270,17 @@ def _failed_card(ops: Ops, uses: Sequence[CardUse]) -> int:
         except EngineError:
             return use.index
     return min(free, key=lambda index: free[index])
+
+
+def _log_plan(placement: Placement) -> None:
+    """Say what will live where before anything is loaded."""
+    for part in placement.parts:
+        logger.info(
+            "plan: %s, %s: %s (%s)",
+            part.name,
+            part.tier.value,
+            size_in_words(part.num_bytes),
+            part.reason,
+        )
+    level = logging.INFO if placement.verdict is Verdict.FITS else logging.WARNING
+    logger.log(level, "%s", placement.reasons[0])

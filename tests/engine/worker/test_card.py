@@ -11,6 +11,7 @@ import pytest
 from engine.core.config import OpsName, RunConfig
 from engine.core.gguf_header import read_model_header
 from engine.core.gpu import Gpu, GpuReport
+from engine.core.placement import Tier
 from engine.decode.generate import generate
 from engine.device.base import DeviceError, DeviceMemoryError
 from engine.memory.expert_counts import ExpertCounts, model_key
@@ -20,7 +21,7 @@ from engine.worker.loading import LoadedModel, load_model
 from engine.worker.messages import SamplingParams, Start
 from tests.support.drafted_runs import answers_of, named_drafting
 from tests.support.golden import GOLDEN
-from tests.support.plain_cards import stand_in
+from tests.support.plain_cards import GIB, plain_card, stand_in
 from tests.support.plain_device import PlainDevice
 
 MODEL = GOLDEN / "full.gguf"
@@ -38,7 +39,7 @@ def on_plain_cards(monkeypatch: pytest.MonkeyPatch, device: Callable[[], PlainDe
 
 
 def config(ops: OpsName, **changes: object) -> RunConfig:
-    return RunConfig(model=MODEL, context=64, ops=ops, prompt_chunk=32, **changes)
+    return RunConfig(**({"model": MODEL, "context": 64, "ops": ops, "prompt_chunk": 32} | changes))
 
 
 def generated(loaded: LoadedModel) -> list[int]:
@@ -77,6 +78,53 @@ def test_keys_and_values_beyond_the_wished_tokens_lie_in_host_memory(monkeypatch
     finally:
         loaded.close()
     assert tokens == answer(config(OpsName.REFERENCE, kv_type=kv_type))[1]
+
+
+def ram_bytes(loaded: LoadedModel, name: str) -> int:
+    of_name = [part for part in loaded.placement.parts if part.name == name]
+    return sum(part.num_bytes for part in of_name if part.tier in {Tier.RAM, Tier.RAM_MAPPED})
+
+
+def test_what_the_card_holds_is_not_counted_as_ram(monkeypatch):
+    stand_in(monkeypatch, plain_card(2 * GIB))
+    wished = {"session_cache_mib": 0, "vram_reserve_mib": 0}
+    loaded = load_model(config(OpsName.CUDA, **wished))
+    loaded.close()
+    for name in ("KV pages", "Other", "Recurrent states", "Workspace"):
+        assert ram_bytes(loaded, name) == 0
+    assert loaded.placement.near_pages == loaded.placement.kv_pages
+    on_cpu = load_model(config(OpsName.HOST, **wished))
+    on_cpu.close()
+    assert ram_bytes(on_cpu, "KV pages") > 0
+    assert loaded.placement.needed_bytes < on_cpu.placement.needed_bytes
+
+
+def test_rows_of_a_prompt_are_those_that_the_card_has_memory_for(monkeypatch, caplog):
+    stand_in(monkeypatch, plain_card(2 * GIB), plain_card(GIB))
+    rows = []
+    for wished in (None, 700, 32):
+        of = config(OpsName.CUDA, vram_reserve_mib=0, gpus=("0",), prompt_chunk=wished)
+        loaded = load_model(of)
+        loaded.close()
+        rows.append(loaded.limits.prompt_chunk)
+        most = loaded.limits.prompt_chunk + loaded.placement.max_sequences
+        assert loaded.model.limits.max_rows == loaded.ops.limits.max_rows == most
+    assert rows == [256, 700, 32]  # a small model gains nothing from more
+    monkeypatch.setattr("engine.core.model_numbers.card_row_bytes", lambda _: 4 << 20)
+    loaded = load_model(config(OpsName.CUDA, vram_reserve_mib=0, gpus=("0",), prompt_chunk=700))
+    loaded.close()
+    assert loaded.limits.prompt_chunk == 256
+    assert "prompt_chunk is 700, but the graphics card has memory for passes of 256 rows" in (
+        caplog.text
+    )
+
+
+def test_a_small_card_computes_one_request_at_a_time(monkeypatch):
+    stand_in(monkeypatch, plain_card(2 * GIB))
+    monkeypatch.setattr("engine.core.model_numbers.state_bytes", lambda _: 600 << 20)
+    loaded = load_model(config(OpsName.CUDA, vram_reserve_mib=0))
+    loaded.close()
+    assert loaded.limits.parallel == loaded.model.limits.max_sequences == 1
 
 
 def test_all_keys_and_values_stay_on_a_card_that_has_room(monkeypatch):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from engine.core.errors import ModelFileError
+from engine.core.placement_hybrid import OTHER_SCRATCH_BYTES
 from engine.device.array import DeviceArray
 from engine.device.base import DeviceMemoryError
 from engine.model.mtp import DraftEntry
@@ -201,7 +202,7 @@ def test_memory_can_be_given_back_and_taken_again_between_passes():
 def test_what_the_reserve_keeps_free_stays_free():
     seen = set()
     device = ops_of(load(CudaSettings(cache_bytes=0, ring_experts=2))).device
-    least = device.info.total_bytes - device.free_bytes() + (192 << 20)  # with other scratch
+    least = device.info.total_bytes - device.free_bytes() + OTHER_SCRATCH_BYTES
     for taken in range(least, least + (4 << 20), 1 << 17):
         reserve = device.info.total_bytes - taken
         model = load(CudaSettings(reserve_bytes=reserve, ring_experts=2))
