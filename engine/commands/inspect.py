@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.commands import Subparsers
+from engine.commands.inspect_cards import card_lines
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.draft_head_file import read_draft_head
@@ -22,6 +23,7 @@ from engine.core.model_numbers import numbers_of_header
 from engine.core.model_sizes import model_config_of
 from engine.core.placement import Placement, place_on_cpu
 from engine.core.processor import warn_of_processor
+from engine.core.prompt_chunk import rows_on_cpu
 from engine.core.sizes import size_in_words
 
 if TYPE_CHECKING:
@@ -54,10 +56,17 @@ def run(arguments: argparse.Namespace) -> int:
     warn_of_processor(config)
     head = read_draft_head(config, header)
     placement = place_on_cpu(probe_machine(), header, config, draft_head=head)
+    cards = card_lines(config, header, placement, rows_on_cpu(config) + placement.max_sequences)
     if arguments.json:
-        print(json.dumps(_report(header, model, placement, config), ensure_ascii=False))
+        report = _report(header, model, placement, config)
+        report["cards"] = [card.as_json() for card in cards]
+        print(json.dumps(report, ensure_ascii=False))
     else:
-        for line in _lines(header, model, placement):
+        lines = _lines(header, model, placement)
+        if cards:
+            lines.append("  graphics cards")
+            lines += [f"    {card.words}" for card in cards]
+        for line in lines:
             print(line)
     return 0
 

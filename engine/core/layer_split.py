@@ -86,6 +86,13 @@ class LayerShare:
     expert_share: float
     num_bytes: int
 
+    @property
+    def words(self) -> str:
+        """Which layers, such as `layers 0 to 14`."""
+        if self.stop - self.first == 1:
+            return f"layer {self.first}"
+        return f"layers {self.first} to {self.stop - 1}"
+
 
 @dataclass(frozen=True, slots=True)
 class LayerSplit:

@@ -17,7 +17,6 @@ from engine.core.errors import ConfigError, EngineError, ResourceError
 from engine.core.gpu import Gpu
 from engine.core.layer_split import LayerShare, LayerSplit, split_layers
 from engine.core.machine import probe_machine
-from engine.core.note import Note
 from engine.core.split_numbers import SplitInput, split_card
 from engine.device.base import DeviceError
 from engine.device.select import FoundCard, found_cards
@@ -185,9 +184,8 @@ def choose_cards(
     if len(cards) == 1:
         return (_alone(config, model, cards[0], settings),)
     split = split_cards(config, model, cards, host_bytes_per_s)
-    for note in split.notes:
-        card = cards[int(str(note.params["index"]))]
-        logger.info("%s is left out: %s.", card.label, _SENTENCES[note.code])
+    for number, why in why_left_out(split):
+        logger.info("%s is left out: %s.", cards[number].label, why)
     if not split.shares:
         if not is_automatic(config):
             names = ", ".join(card.label for card in cards)
@@ -231,15 +229,14 @@ def split_cards(
 def share_lines(split: LayerSplit, cards: Sequence[Card]) -> list[str]:
     """What lies on which card, in words."""
     return [
-        f"{cards[share.index].label}: layers {share.first} to {share.stop - 1}, "
-        f"{share.expert_share:.0%} of their experts"
+        f"{cards[share.index].label}: {share.words}, {share.expert_share:.0%} of their experts"
         for share in split.shares
     ]
 
 
-def left_out_line(note: Note, cards: Sequence[Card]) -> str:
-    """Why a card gets no layers, in words."""
-    return f"{cards[int(str(note.params['index']))].label} is left out: {_SENTENCES[note.code]}"
+def why_left_out(split: LayerSplit) -> list[tuple[int, str]]:
+    """Which of the cards as given get no layers, and why in words."""
+    return [(int(str(note.params["index"])), _SENTENCES[note.code]) for note in split.notes]
 
 
 def _alone(config: RunConfig, model: SplitInput, card: Card, settings: CudaSettings) -> CardUse:

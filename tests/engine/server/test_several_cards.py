@@ -25,9 +25,10 @@ def test_two_cards_of_unequal_size_answer_as_one_does(start_server):
         server.stop()
     assert answers[0][0]
     assert answers[1] == answers[0]
-    shares = re.findall(r"Graphics card (\d) \(Emulated card \d\): layers (\d+) to (\d+),", log)
-    assert {number for number, _, _ in shares} == {"0", "1"}
-    assert int(shares[0][2]) + 1 == int(shares[1][1])
+    shares = re.findall(r"Graphics card (\d) \(Emulated card \d\): layers? (\d.*?),", log)
+    assert {number for number, _ in shares} == {"0", "1"}
+    assert shares[0][1].startswith("0")
+    assert shares[1][1].endswith("3")
 
 
 def test_a_card_that_is_not_there_ends_the_loading_with_a_sentence(start_server):
