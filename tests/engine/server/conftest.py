@@ -97,6 +97,7 @@ class RunningServer:
         return self.log_path.read_text(encoding="utf-8")
 
     def stop(self):
+        self.close_connections()
         if self.process.poll() is None:
             if os.name == "nt":  # there, a signal would be the process's hard end
                 self.http.post("/shutdown", json={}, headers={"x-api-key": self.key})
@@ -139,23 +140,20 @@ def launch(folder, script, flags, environment):
     return RunningServer(process, int(found[1]), log_path)
 
 
-@pytest.fixture(scope="module")
-def servers():
-    """The servers that the module has started."""
-    return []
-
-
 @pytest.fixture(autouse=True)
-def leave_nothing_open(servers):
+def leave_nothing_open(request):
     """Close what a test has left open, so that one failure costs no other test."""
+    uses_servers = "start_server" in request.fixturenames
+    servers = request.getfixturevalue("start_server").servers if uses_servers else []
     yield
     for server in servers:
         server.close_connections()
 
 
 @pytest.fixture(scope="module")
-def start_server(tmp_path_factory, servers):
+def start_server(tmp_path_factory):
     """A function that starts servers; all of them must stop cleanly when the module is done."""
+    servers = []
 
     def start(script=None, *flags, environment=None, wait=True):
         folder = tmp_path_factory.mktemp("server ü")
@@ -165,6 +163,7 @@ def start_server(tmp_path_factory, servers):
             time.sleep(0.02)
         return server
 
+    start.servers = servers
     yield start
     statuses = [server.stop() for server in servers]
     assert statuses == [0] * len(servers)
