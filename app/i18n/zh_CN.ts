@@ -3037,6 +3037,10 @@
         <translation>当前使用的是普通参考运算（{ops}），而不是快速内核。请将“运算实现”设为自动；“诊断”会说明内核为何不可用。</translation>
     </message>
     <message>
+        <source>The processor computes alone. {reason} “Diagnostics” checks the card again.</source>
+        <translation>仅由处理器计算。{reason} “诊断”会重新检查显卡。</translation>
+    </message>
+    <message>
         <source>The model process was started again {count} times after a crash. The log says why.</source>
         <translation>模型进程在崩溃后重启了 {count} 次。原因见日志。</translation>
     </message>
@@ -3169,6 +3173,10 @@
     <message>
         <source>Loading</source>
         <translation>正在加载</translation>
+    </message>
+    <message>
+        <source>Checking the graphics card, once: {percent} %</source>
+        <translation>首次检查显卡：{percent} %</translation>
     </message>
     <message>
         <source>Loading {percent} %</source>
