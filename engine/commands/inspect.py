@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     warn_of_processor(config)
     head = read_draft_head(config, header)
     placement = place_on_cpu(probe_machine(), header, config, draft_head=head)
-    cards = card_lines(config, header, placement, rows_on_cpu(config) + placement.max_sequences)
+    cards = card_lines(config, header, placement, rows_on_cpu(config))
     if arguments.json:
         report = _report(header, model, placement, config)
         report["cards"] = [card.as_json() for card in cards]

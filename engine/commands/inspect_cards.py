@@ -84,7 +84,7 @@ def card_lines(
         config: of the run.
         header: of the model.
         placement: the CPU's plan, for context and pages.
-        rows: of a pass.
+        rows: of a prompt in one pass.
         host_bytes_per_s: at which the processor reads experts; None = measure.
 
     Raises:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from engine.core.gguf_header import ModelHeader
 from engine.core.gpu import Gpu
-from engine.core.layer_split import SplitCard, SplitModel
+from engine.core.layer_split import LayerSplit, SplitCard, SplitModel
 from engine.core.model_numbers import ModelNumbers
 from engine.core.placement_hybrid import CUDA_BYTES, OTHER_SCRATCH_BYTES, near_tokens
-from engine.core.timeline import REFERENCE_RATES
+from engine.core.timeline import REFERENCE_RATES, WindowLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class SplitInput:
     Attributes:
         numbers: of the model.
         head_bytes: of its dense weights the head's, which the last card has.
-        rows: of a pass.
+        rows: of a prompt in one pass.
         context: tokens of one sequence.
         num_tokens: of all pages.
         parallel: sequences.
@@ -52,7 +52,23 @@ class SplitInput:
             expert_bytes=-(-numbers.expert_bytes // layers),
             used_expert_bytes=numbers.active_expert_bytes // layers,
             last_bytes=self.head_bytes + numbers.mtp_bytes,
-            card_bytes=self.rows * numbers.card_row_bytes + OTHER_SCRATCH_BYTES,
+            card_bytes=(self.rows + self.parallel) * numbers.card_row_bytes + OTHER_SCRATCH_BYTES,
+        )
+
+    def slots(self, split: LayerSplit) -> int:
+        """Experts that the cards of a division hold together."""
+        held = sum(share.expert_share * (share.stop - share.first) for share in split.shares)
+        return int(held * self.numbers.num_experts / max(self.numbers.num_layers, 1))
+
+    def window_load(self, slots: int) -> WindowLoad:
+        """What a decode window has to do where the cards hold so many experts."""
+        numbers = self.numbers
+        return WindowLoad(
+            layers=numbers.num_layers,
+            experts_used=numbers.experts_used // max(numbers.num_layers, 1),
+            expert_bytes=numbers.expert_slot_bytes,
+            dense_bytes=numbers.dense_bytes,
+            cached_share=slots / max(numbers.num_experts, 1),
         )
 
     def near_tokens(self, num_layers: int, room: int, *, is_last: bool) -> int:
@@ -64,7 +80,7 @@ class SplitInput:
             is_last: whether head and draft layer are its own.
         """
         part = self._part(num_layers, is_last=is_last)
-        return near_tokens(part, room, self.context, self.num_tokens, self.parallel)
+        return near_tokens(part, room, self.context, self.num_tokens, self.parallel, rows=self.rows)
 
     def _part(self, num_layers: int, *, is_last: bool) -> ModelNumbers:
         """The numbers of so many of the layers."""
@@ -85,7 +101,6 @@ class SplitInput:
             kv_pooled_token_bytes=part(numbers.kv_pooled_token_bytes),
             state_bytes=part(numbers.state_bytes),
             num_layers=num_layers,
-            prompt_chunk=self.rows,
         )
 
 

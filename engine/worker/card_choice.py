@@ -15,8 +15,10 @@ from engine.core.config import RunConfig
 from engine.core.config_gpus import AUTO
 from engine.core.errors import ConfigError, EngineError, ResourceError
 from engine.core.gpu import Gpu
-from engine.core.layer_split import LayerShare, LayerSplit, split_layers
+from engine.core.layer_split import LayerShare, LayerSplit, SplitCard, split_layers
 from engine.core.machine import probe_machine
+from engine.core.placement_hybrid import rates_of
+from engine.core.prompt_chunk import rows_on_card, turns_s
 from engine.core.split_numbers import SplitInput, split_card
 from engine.device.base import DeviceError
 from engine.device.select import FoundCard, found_cards
@@ -162,18 +164,31 @@ def _problem(gpu: Gpu, card: FoundCard | None) -> EngineError | None:
     return card.problem
 
 
+@dataclass(frozen=True, slots=True)
+class CardChoice:
+    """The cards that compute.
+
+    Attributes:
+        uses: them, in the order in which a token passes them.
+        prompt_rows: of a prompt in one pass, where several share a model.
+    """
+
+    uses: tuple[CardUse, ...]
+    prompt_rows: int
+
+
 def choose_cards(
     config: RunConfig,
     model: SplitInput,
     cards: Sequence[Card],
     settings: CudaSettings,
     host_bytes_per_s: float | None = None,
-) -> tuple[CardUse, ...]:
-    """The cards that compute, in the order in which a token passes them.
+) -> CardChoice:
+    """The cards that compute, and which layers each.
 
     Args:
         config: says which are wanted, and what is left to others.
-        model: its numbers.
+        model: its numbers, with the fewest rows of a pass.
         cards: those that can be used; at least one.
         settings: of a card that computes alone; sizes are divided among several.
         host_bytes_per_s: at which the processor reads experts; None = measure.
@@ -182,7 +197,9 @@ def choose_cards(
         ResourceError: the cards that are named have no room for the model.
     """
     if len(cards) == 1:
-        return (_alone(config, model, cards[0], settings),)
+        return _alone(config, model, cards[0], settings)
+    if host_bytes_per_s is None:
+        host_bytes_per_s = _host_bytes_per_s()
     split = split_cards(config, model, cards, host_bytes_per_s)
     for number, why in why_left_out(split):
         logger.info("%s is left out: %s.", cards[number].label, why)
@@ -195,17 +212,52 @@ def choose_cards(
                 code="gpus_too_small",
             )
         largest = max(cards, key=lambda card: card.gpu.vram_free_bytes)
-        return (_alone(config, model, largest, settings),)
-    if len(split.shares) == 1:
-        return (_alone(config, model, cards[split.shares[0].index], settings),)
-    for line in share_lines(split, cards):
+        return _alone(config, model, largest, settings)
+    used = [cards[share.index] for share in split.shares]
+    if len(used) == 1:
+        return _alone(config, model, used[0], settings)
+    split, rows = _with_rows(config, model, used, split, host_bytes_per_s)
+    for line in share_lines(split, used):
         logger.info("%s", line)
     held = [share.expert_share * (share.stop - share.first) for share in split.shares]
     total = sum(held) or 1.0
-    return tuple(
-        _shared(config, model, cards[share.index], share, settings, part / total)
+    uses = (
+        _shared(config, model, used[share.index], share, settings, part / total)
         for share, part in zip(split.shares, held, strict=True)
     )
+    return CardChoice(tuple(uses), rows)
+
+
+def _with_rows(
+    config: RunConfig,
+    model: SplitInput,
+    used: Sequence[Card],
+    first: LayerSplit,
+    host_bytes_per_s: float,
+) -> tuple[LayerSplit, int]:
+    """The division among exactly these cards, with as many rows in a pass as make turns shortest."""
+    numbers = [_split_card(config, card, number) for number, card in enumerate(used)]
+    splits: dict[int, LayerSplit] = {}
+
+    def slots_beside(rows: int) -> int:
+        wide = replace(model, rows=rows)
+        splits[rows] = split_layers(wide.for_split(), numbers, host_bytes_per_s, keeps_all=True)
+        slots = model.slots(splits[rows]) if splits[rows].shares else -1
+        return slots if slots >= min(model.numbers.experts_used, model.numbers.num_experts) else -1
+
+    most = max(first.shares, key=lambda share: share.stop - share.first)
+    rates = rates_of(used[first.shares.index(most)].gpu)
+    found = rows_on_card(
+        config.prompt_chunk,
+        slots_beside,
+        lambda rows, slots: turns_s(
+            rows, model.window_load(slots), model.numbers.num_experts, rates
+        ),
+    )
+    rows = model.rows if found is None else found[0]
+    if found is None:
+        slots_beside(rows)
+    return splits[rows], rows
 
 
 def split_cards(
@@ -215,10 +267,7 @@ def split_cards(
     host_bytes_per_s: float | None = None,
 ) -> LayerSplit:
     """Which layers each of several cards would get; shares and notes count the cards as given."""
-    numbers = [
-        split_card(card.gpu, number, reserve_of(config, card.gpu))
-        for number, card in enumerate(cards)
-    ]
+    numbers = [_split_card(config, card, number) for number, card in enumerate(cards)]
     if host_bytes_per_s is None:
         host_bytes_per_s = _host_bytes_per_s()
     return split_layers(
@@ -239,10 +288,15 @@ def why_left_out(split: LayerSplit) -> list[tuple[int, str]]:
     return [(int(str(note.params["index"])), _SENTENCES[note.code]) for note in split.notes]
 
 
-def _alone(config: RunConfig, model: SplitInput, card: Card, settings: CudaSettings) -> CardUse:
+def _split_card(config: RunConfig, card: Card, number: int) -> SplitCard:
+    return split_card(card.gpu, number, reserve_of(config, card.gpu))
+
+
+def _alone(config: RunConfig, model: SplitInput, card: Card, settings: CudaSettings) -> CardChoice:
     reserve = reserve_of(config, card.gpu)
     own = replace(settings, reserve_bytes=reserve)
-    return CardUse(card.index, model.numbers.num_layers, own)
+    use = CardUse(card.index, model.numbers.num_layers, own)
+    return CardChoice((use,), model.rows)
 
 
 def _shared(

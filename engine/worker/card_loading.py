@@ -17,7 +17,15 @@ from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader
 from engine.core.gpu import probe_gpus
 from engine.core.model_numbers import numbers_of_header
-from engine.core.placement import Placement, Verdict, require_private_memory
+from engine.core.placement import (
+    CardShare,
+    Placement,
+    Verdict,
+    place_beside_card,
+    require_private_memory,
+)
+from engine.core.placement_hybrid import CONTEXT_BYTES
+from engine.core.prompt_chunk import rows_on_cpu
 from engine.core.sizes import size_in_words
 from engine.core.split_numbers import SplitInput, head_bytes
 from engine.device.base import DeviceError, DeviceMemoryError
@@ -32,6 +40,7 @@ from engine.ops.select import CardStartError, make_ops
 from engine.worker.card import card_settings
 from engine.worker.card_choice import (
     Card,
+    CardChoice,
     cards_of,
     choose_cards,
     is_automatic,
@@ -98,9 +107,9 @@ class ModelSource:
         """What a division of the layers is made of."""
         placement = self.placement
         return SplitInput(
-            numbers_of_header(self.header, self.config),
+            numbers_of_header(self.header, self.config, self.placing.draft_head),
             head_bytes(self.header),
-            rows=self.limits.max_rows,
+            rows=rows_on_cpu(self.config),
             context=placement.context,
             num_tokens=placement.kv_pages * placement.page_tokens,
             parallel=placement.max_sequences,
@@ -192,9 +201,9 @@ def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
     """
     model, settings = source.for_split(), card_settings(source.config, source.header)
     while True:
-        uses = choose_cards(source.config, model, cards, settings)
+        choice = choose_cards(source.config, model, cards, settings)
         try:
-            return _on_exactly(source, model, uses, cards)
+            return _on_exactly(source, model, choice, cards)
         except _CardFailedError as failure:
             rest = [card for card in cards if card.index != failure.index]
             if not rest or not is_automatic(source.config):
@@ -205,8 +214,9 @@ def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
 
 
 def _on_exactly(
-    source: ModelSource, model: SplitInput, uses: Sequence[CardUse], cards: Sequence[Card]
+    source: ModelSource, model: SplitInput, choice: CardChoice, cards: Sequence[Card]
 ) -> PlacedModel:
+    uses = choice.uses
     try:
         ops = make_ops(OpsName.CUDA.value, source.limits.for_ops(), None, uses)
     except CardStartError as error:
@@ -214,7 +224,7 @@ def _on_exactly(
     except EngineError as error:  # of the CPU's share of the work
         raise DeviceError(error.message, code=error.code, params=error.params) from error
     try:
-        placement = _placement(source, ops, model, uses, cards)
+        placement = _placement(source, ops, model, choice, cards)
         require_private_memory(placement, source.placing.machine)
         _log_plan(placement)
         limits = limits_of(placement, source.limits)
@@ -233,22 +243,13 @@ def _placement(
     source: ModelSource,
     ops: Ops,
     model: SplitInput,
-    uses: Sequence[CardUse],
+    choice: CardChoice,
     cards: Sequence[Card],
 ) -> Placement:
     """What lies where, with as much on the cards as each of them has room for."""
-    placement = source.placement
+    placement, uses = source.placement, choice.uses
     if isinstance(ops, SplitOps):
-        rooms = [
-            model.near_tokens(
-                use.num_layers,
-                card.device.free_bytes() - use.settings.reserve_bytes,
-                is_last=use is uses[-1],
-            )
-            for card, use in zip(ops.cards, uses, strict=True)
-        ]
-        near = min(placement.kv_pages, -(-min(rooms) // placement.page_tokens))
-        return dataclasses.replace(placement, near_pages=near)
+        return _placement_beside_cards(source, ops, model, choice)
     free_bytes = ops.free_card_bytes()
     if free_bytes is None:
         return placement
@@ -256,6 +257,36 @@ def _placement(
     gpu = next((card.gpu for card in cards if card.index == uses[0].index), None)
     return placement_beside_card(
         source.config, source.header, source.placing, placement.context, room, gpu
+    )
+
+
+def _placement_beside_cards(
+    source: ModelSource, ops: SplitOps, model: SplitInput, choice: CardChoice
+) -> Placement:
+    """The pages that lie on cards are those for which the fullest of them has room."""
+    rooms = [
+        # A division counts CUDA's context, which is there already.
+        card.device.free_bytes() + CONTEXT_BYTES - use.settings.reserve_bytes
+        for card, use in zip(ops.cards, choice.uses, strict=True)
+    ]
+
+    def near_tokens(num_tokens: int) -> int:
+        wide = dataclasses.replace(model, rows=choice.prompt_rows, num_tokens=num_tokens)
+        return min(
+            wide.near_tokens(use.num_layers, room, is_last=use is choice.uses[-1])
+            for use, room in zip(choice.uses, rooms, strict=True)
+        )
+
+    numbers, placing = model.numbers, source.placing
+    share = CardShare(
+        parallel=model.parallel,
+        prompt_rows=choice.prompt_rows,
+        near_tokens=near_tokens,
+        far_token_bytes=numbers.kv_token_bytes - numbers.kv_pooled_token_bytes,
+    )
+    return place_beside_card(
+        *(placing.machine, source.header, source.config, placing.drive),
+        *(placing.draft_head, share),
     )
 
 

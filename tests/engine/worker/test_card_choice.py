@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -60,6 +60,7 @@ def large_model(**changes: int) -> SplitInput:
         kv_token_bytes=20_000,
         kv_pooled_token_bytes=500,
         state_bytes=100 << 20,
+        card_row_bytes=300_000,
         num_layers=48,
     )
     given = {"rows": 512, "context": 32768, "num_tokens": 65536, "parallel": 2} | changes
@@ -70,8 +71,17 @@ def cards(*gpus: Gpu) -> list[Card]:
     return [Card(number, one) for number, one in enumerate(gpus)]
 
 
-def layers(uses: tuple[CardUse, ...]) -> dict[int, int]:
+def layers(uses: Iterable[CardUse]) -> dict[int, int]:
     return {use.index: use.num_layers for use in uses}
+
+
+def choose(
+    of: RunConfig,
+    model: SplitInput,
+    all_cards: list[Card],
+    settings: CudaSettings | None = None,
+) -> tuple[CardUse, ...]:
+    return choose_cards(of, model, all_cards, settings or CudaSettings(), HOST).uses
 
 
 # -- what the setting means ------------------------------------------------------------------------
@@ -137,7 +147,7 @@ def test_a_card_that_is_too_old_is_left_out_with_a_sentence_and_refused_by_name(
 def test_auto_shares_the_layers_where_a_second_card_makes_answers_faster(caplog):
     caplog.set_level("INFO")
     both = cards(gpu(0, 12, "RTX 4070"), gpu(1, 24, "RTX 4090"))
-    uses = choose_cards(config(), large_model(), both, CudaSettings(), HOST)
+    uses = choose(config(), large_model(), both)
     found_layers = layers(uses)
     assert sum(found_layers.values()) == 48
     assert found_layers[1] > found_layers[0] > 8
@@ -148,7 +158,7 @@ def test_auto_leaves_out_a_card_that_helps_too_little_and_says_so(caplog):
     caplog.set_level("INFO")
     slow = gpu(0, 4, "GTX 1650", memory_bytes_per_s=1e11)
     both = cards(slow, gpu(1, 80, "H100", memory_bytes_per_s=3e12))
-    uses = choose_cards(config(), large_model(), both, CudaSettings(), HOST)
+    uses = choose(config(), large_model(), both)
     assert layers(uses) == {1: 48}
     assert (
         "Graphics card 0 (GTX 1650) is left out: answers would not be 3 % faster with it."
@@ -159,29 +169,24 @@ def test_auto_leaves_out_a_card_that_helps_too_little_and_says_so(caplog):
 def test_a_card_without_room_for_a_layer_is_left_out_and_says_so(caplog):
     caplog.set_level("INFO")
     taken = gpu(0, 12, "Busy", vram_free_bytes=GIB // 2)
-    uses = choose_cards(config(), large_model(), cards(taken, gpu(1, 24)), CudaSettings(), HOST)
+    uses = choose(config(), large_model(), cards(taken, gpu(1, 24)))
     assert layers(uses) == {1: 48}
     assert "(Busy) is left out: it has no room for a layer of this model." in caplog.text
 
 
 def test_cards_that_are_named_are_all_used_whatever_they_bring():
     both = cards(gpu(0, 8, memory_bytes_per_s=1e11), gpu(1, 80, memory_bytes_per_s=3e12))
-    uses = choose_cards(config([0, 1]), large_model(), both, CudaSettings(), HOST)
+    uses = choose(config([0, 1]), large_model(), both)
     assert set(layers(uses)) == {0, 1}
 
 
 def test_named_cards_that_have_no_room_are_an_error_that_names_them():
     with pytest.raises(ResourceError, match=r"Graphics card 0 \(A\), .*1 \(B\) have no room"):
-        choose_cards(
-            *(config([0, 1]), large_model(), cards(gpu(0, 1, "A"), gpu(1, 1, "B"))),
-            *(CudaSettings(), HOST),
-        )
+        choose(config([0, 1]), large_model(), cards(gpu(0, 1, "A"), gpu(1, 1, "B")))
 
 
 def test_where_no_card_has_room_auto_tries_the_one_with_most():
-    uses = choose_cards(
-        *(config(), large_model(), cards(gpu(0, 1), gpu(1, 2))), *(CudaSettings(), HOST)
-    )
+    uses = choose(config(), large_model(), cards(gpu(0, 1), gpu(1, 2)))
     assert layers(uses) == {1: 48}
 
 
@@ -189,7 +194,7 @@ def test_each_card_keeps_its_own_reserve_and_sizes_are_divided(caplog):
     given = config([0, 1], vram_reserve_mib=None)
     both = cards(gpu(0, 24, has_display=True), gpu(1, 24))
     settings = CudaSettings(cache_bytes=10 * GIB, pinned_copy_bytes=48 * GIB)
-    uses = choose_cards(given, large_model(), both, settings, HOST)
+    uses = choose(given, large_model(), both, settings)
     reserves = {use.index: use.settings.reserve_bytes >> 20 for use in uses}
     assert reserves == {0: 1500, 1: 700}
     caches = [use.settings.cache_bytes or 0 for use in uses]
@@ -197,6 +202,19 @@ def test_each_card_keeps_its_own_reserve_and_sizes_are_divided(caplog):
     assert min(caches) > GIB
     for use in uses:
         assert use.settings.pinned_copy_bytes == use.num_layers * GIB
+
+
+def test_passes_are_as_long_as_pays_with_the_memory_of_all_cards():
+    both = cards(gpu(0, 24), gpu(1, 24))
+    rows = [
+        choose_cards(config(prompt_chunk=chunk), large_model(), both, CudaSettings(), HOST)
+        for chunk in (None, 2048, 100)
+    ]
+    assert rows[0].prompt_rows > 256
+    assert [choice.prompt_rows for choice in rows[1:]] == [2048, 100]
+    small = cards(gpu(0, 5), gpu(1, 5))
+    tight = choose_cards(config(prompt_chunk=8192), large_model(), small, CudaSettings(), HOST)
+    assert tight.prompt_rows < 8192
 
 
 def test_pages_on_a_card_are_those_that_its_layers_leave_room_for():
