@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT))
 
 from engine.core.config import BUNDLED_MODEL, RunConfig  # noqa: E402  # needs the path
 from engine.core.gguf_header import read_model_header  # noqa: E402
-from engine.decode.constraint import AnswerConstraint, Sample  # noqa: E402
+from engine.decode.constraint import AnswerConstraint, AnyMask, Sample  # noqa: E402
 from engine.decode.grammar_vocabulary import GrammarVocabulary  # noqa: E402
 from engine.decode.sampling import NewDraw, Sampler  # noqa: E402
 from engine.ops.base import Limits  # noqa: E402
@@ -232,7 +232,8 @@ def measure_alone(arguments: argparse.Namespace) -> dict[str, float]:
         sampler = Sampler(SAMPLING, ops.new_draw)
         choose = timed(constraint.choose, times)
         for i in range(min(200, arguments.tokens)):
-            sampler.note(choose(rows[i % len(rows)], sampler.sample))
+            row = rows[i % len(rows)]
+            sampler.note(choose(row, sampler.sample, sampler.sample_for_any_mask))
     choice_us = sample_us(arguments.vocabulary, Sampler(SAMPLING, ops.new_draw))
     ops.close()
     micro = np.array(times) * 1e6 - choice_us
@@ -248,16 +249,16 @@ def measure_alone(arguments: argparse.Namespace) -> dict[str, float]:
 class Choose(Protocol):
     """What chooses a token of a held answer."""
 
-    def __call__(self, logits: FloatArray, sample: Sample, *, is_greedy: bool = False) -> int:
+    def __call__(self, logits: FloatArray, sample: Sample, any_mask: AnyMask | None = None) -> int:
         """As `AnswerConstraint.choose`."""
 
 
 def timed(choose: Choose, times: list[float]) -> Choose:
     """The same, and how long each call took."""
 
-    def wrapped(logits: FloatArray, sample: Sample, *, is_greedy: bool = False) -> int:
+    def wrapped(logits: FloatArray, sample: Sample, any_mask: AnyMask | None = None) -> int:
         began_at = time.thread_time()
-        token_id = choose(logits, sample, is_greedy=is_greedy)
+        token_id = choose(logits, sample, any_mask)
         times.append(time.thread_time() - began_at)
         return token_id
 

@@ -127,6 +127,22 @@ class Sampler:
         ids, probabilities = candidates(allowed, params)
         return int(ids[draw(probabilities, u)])
 
+    def sample_for_any_mask(self, logits: RowLogits, *, use_penalties: bool = True) -> int | None:
+        """What `sample` gives with every mask that allows it; None when that is not known.
+
+        It depends on the mask, it would take as long to find out, or a logit is no usable number.
+        """
+        use_penalties = use_penalties and self._penalties.is_active
+        if self._draw is not None and not isinstance(logits, BestLogits):
+            num_seen = self._moved_by(self._draw) if use_penalties else 0
+            return self._draw.draw_for_any_mask(logits, self.num_seen, num_seen)
+        if self._params.temperature > 0:
+            return None
+        try:
+            return self.sample(logits, use_penalties=use_penalties)
+        except BadLogitsError:
+            return None
+
     @property
     def takes_best(self) -> bool:
         """Whether each token is that of the largest logit, whatever the others are."""
@@ -152,17 +168,19 @@ class Sampler:
         *,
         use_penalties: bool,
     ) -> int:
-        num_seen = 0
-        if use_penalties:
-            penalties = self._penalties
-            num_seen = penalties.num_seen
-            if penalties.ids is not self._drawn_from:
-                self._drawn_from = penalties.ids
-                draw.use_seen(penalties.ids, penalties.counts)
+        num_seen = self._moved_by(draw) if use_penalties else 0
         token_id = draw.draw(logits, self.num_seen + ahead, num_seen, mask)
         if token_id is None:
             raise _bad_logits()
         return token_id
+
+    def _moved_by(self, draw: HostDraw) -> int:
+        """How many tokens penalties count, which the draw knows now."""
+        penalties = self._penalties
+        if penalties.ids is not self._drawn_from:
+            self._drawn_from = penalties.ids
+            draw.use_seen(penalties.ids, penalties.counts)
+        return penalties.num_seen
 
 
 def _bad_logits() -> BadLogitsError:

@@ -19,7 +19,8 @@ FloatArray = npt.NDArray[np.float32]
 IdArray = npt.NDArray[np.int64]
 
 MOST_CANDIDATES = 64  # `kMostCandidates`: top_k up to here, and the largest logit alone
-_BAD_LOGITS = -1
+_BAD_LOGITS, _DEPENDS = -1, -3
+_ANY_MASK = -1  # in place of a mask's size
 _SEED_MASK = (1 << 64) - 1
 
 DrawFunction = Callable[[int, int, int, int, int, int], int]
@@ -127,6 +128,28 @@ class HostDraw:
             return token_id
         if token_id == _BAD_LOGITS:
             return None
-        raise ValueError(
-            "the logits do not fit the ids that are to be moved, or are not contiguous"
-        )
+        raise _unfit()
+
+    def draw_for_any_mask(self, logits: FloatArray, position: int, num_seen: int) -> int | None:
+        """The token that is drawn with every mask that allows it.
+
+        None when that depends on the mask, or some logit is no usable number.
+
+        Args:
+            logits: contiguous `[V]`, unchanged afterwards.
+            position: tokens of the answer before it.
+            num_seen: of the seen tokens, so many count; 0 = no penalties.
+
+        Raises:
+            ValueError: as `draw`.
+        """
+        token_id = self._function(self._address, id(logits), position, num_seen, 0, _ANY_MASK)
+        if token_id >= 0:
+            return token_id
+        if token_id in {_BAD_LOGITS, _DEPENDS}:
+            return None
+        raise _unfit()
+
+
+def _unfit() -> ValueError:
+    return ValueError("the logits do not fit the ids that are to be moved, or are not contiguous")

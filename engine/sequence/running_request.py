@@ -152,8 +152,10 @@ class RunningRequest:
     def _draw(self, logits: RowLogits) -> int:
         if self.constraint is None:
             return self._sample(logits)
-        is_greedy = self.start.sampling.temperature <= 0
-        return self.constraint.choose(logits, self._sample, is_greedy=is_greedy)
+        return self.constraint.choose(logits, self._sample, self._sample_for_any_mask)
 
     def _sample(self, logits: RowLogits, mask: TokenMask | None = None) -> int:
         return self.sampler.sample(logits, mask, use_penalties=not self.rules.is_in_call)
+
+    def _sample_for_any_mask(self, logits: RowLogits) -> int | None:
+        return self.sampler.sample_for_any_mask(logits, use_penalties=not self.rules.is_in_call)
