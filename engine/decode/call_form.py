@@ -175,6 +175,9 @@ class _Words(CallPosition):
     def allowed(self) -> Allowed:
         return Allowed(self.cursor)
 
+    def forced(self) -> list[int]:
+        return self.cursor.forced()
+
     def after(self, token_id: int) -> Position | None:
         return self._moved([token_id], self.vocabulary.token_bytes(token_id))
 

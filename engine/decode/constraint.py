@@ -91,14 +91,14 @@ class AnswerConstraint:
 
     def take_forced(self) -> int | None:
         """The only token that may come next, which becomes part of the answer; None = there are more."""
-        if self._has_choice or not self._position.is_strict:
+        if self._has_choice:
             return None
         if not self._forced:
-            cursor = self._position.allowed().cursor
-            self._forced = [] if cursor is None else cursor.forced()[::-1]
-        if not self._forced:
-            self._has_choice = True
-            return None
+            forced = self._position.forced()
+            if not forced:
+                self._has_choice = True
+                return None
+            self._forced = forced[::-1]
         position = self._position.after(self._forced[-1])
         if position is None:  # what no grammar can say speaks against it
             return None
@@ -302,6 +302,9 @@ class _Document(Position):
 
     def allowed(self) -> Allowed:
         return Allowed(self.cursor)
+
+    def forced(self) -> list[int]:
+        return self.cursor.forced()
 
     def after(self, token_id: int) -> Position | None:
         form, watch = self.form, self.watch
