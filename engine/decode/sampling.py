@@ -12,7 +12,7 @@ whatever else runs in the same batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -142,6 +142,23 @@ class Sampler:
             return self.sample(logits, use_penalties=use_penalties)
         except BadLogitsError:
             return None
+
+    def sample_window(
+        self, logits: FloatArray, drafts: Sequence[int], *, use_penalties: bool = True
+    ) -> list[int]:
+        """The next tokens up to the first one that is not its draft; often none.
+
+        That they are drawn in one call is all there is to it: none where a draw depends on the tokens
+        before it, nor from a row on that holds no usable numbers.
+
+        Args:
+            logits: `[1 + drafts, V]`, not changed.
+            drafts: what each of the tokens but the last is expected to be.
+            use_penalties: as for `sample`.
+        """
+        if self._draw is None or (use_penalties and self._penalties.is_active):
+            return []
+        return self._draw.draw_window(logits, self.num_seen, drafts)
 
     @property
     def takes_best(self) -> bool:

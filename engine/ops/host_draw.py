@@ -7,7 +7,8 @@ of a small model. What is computed is said, and written plainly, in engine/decod
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,8 +79,11 @@ class _DrawRules(ctypes.Structure):
 class HostDraw:
     """Draws the tokens of one answer."""
 
-    def __init__(self, function: DrawFunction, settings: DrawSettings) -> None:
+    def __init__(
+        self, function: DrawFunction, window_function: DrawFunction, settings: DrawSettings
+    ) -> None:
         self._function = function
+        self._window_function = window_function
         self._settings = settings  # owns the biases
         self._seen: tuple[IdArray, FloatArray] | None = None
         self._saved = np.zeros(len(settings.bias_ids), np.float32)
@@ -149,6 +153,29 @@ class HostDraw:
         if token_id in {_BAD_LOGITS, _DEPENDS}:
             return None
         raise _unfit()
+
+    def draw_window(self, logits: FloatArray, position: int, drafts: Sequence[int]) -> list[int]:
+        """The tokens from `position` on, without penalties, up to the first that was not drafted.
+
+        Rows of no usable numbers and what comes behind them are left out.
+
+        Args:
+            logits: contiguous `[1 + drafts, V]`, unchanged afterwards.
+            position: tokens of the answer before the first of them.
+            drafts: what each of the next tokens but the last is expected to be.
+
+        Raises:
+            ValueError: as `draw`.
+        """
+        words = array("q", (*drafts, *drafts, 0))  # the drafts, then room for what is drawn
+        address, num_drafts = words.buffer_info()[0], len(drafts)
+        count = self._window_function(
+            *(self._address, id(logits), position, address),
+            *(num_drafts, address + num_drafts * words.itemsize),
+        )
+        if count < 0:
+            raise _unfit()
+        return words[num_drafts : num_drafts + count].tolist()
 
 
 def _unfit() -> ValueError:

@@ -108,7 +108,7 @@ class PlanBuilder:
                 pages = pages[entry.base // entry.state.pages.page_tokens :]
             if buffers.pages[s] != pages:
                 _write_pages(buffers, s, pages)
-        if buffers.writer is not None and all([e.state.rope.is_text for e in entries]):
+        if buffers.writer is not None and _is_text(entries):
             buffers.writer.write(entries)
         else:
             self._write(buffers.arrays, entries)
@@ -147,6 +147,13 @@ class PlanBuilder:
         angles.write_text(first, cos, sin)
         unused = max(0, -block_first)  # rows before the first block's end
         angles.write_text(block_first + unused, block_cos[unused:], block_sin[unused:])
+
+
+def _is_text(entries: Sequence[PlannedRows]) -> bool:
+    for entry in entries:  # a loop, since this is asked for each token  # noqa: SIM110
+        if not entry.state.rope.is_text:
+            return False
+    return True
 
 
 def _write_pages(buffers: _Buffers, s: int, pages: list[int]) -> None:

@@ -35,7 +35,7 @@ class _PlanArrays(ctypes.Structure):
 
 
 class PlanWriter:
-    """Writes into the arrays of one plan, which must stay where they are."""
+    """Writes into the arrays of one plan, which are contiguous and stay where they are."""
 
     def __init__(
         self, library: HostLibrary, arrays: PassPlan, angles: RopeAngles, block_ratio: int
@@ -51,9 +51,7 @@ class PlanWriter:
             max_sequences=arrays.num_sequences,
         )
         for name in _PLAN_ARRAYS:
-            array_of_all = getattr(arrays, name)
-            assert array_of_all.flags.c_contiguous
-            setattr(self._fields, name, array_of_all.ctypes.data)
+            setattr(self._fields, name, getattr(arrays, name).ctypes.data)
         self._address = ctypes.addressof(self._fields)
         self._num_known = 0
 
