@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -40,6 +39,7 @@ from engine.decode.constraint import AnswerConstraint, AnyMask, Sample  # noqa: 
 from engine.decode.grammar_vocabulary import GrammarVocabulary  # noqa: E402
 from engine.decode.sampling import NewDraw, Sampler  # noqa: E402
 from engine.ops.base import Limits  # noqa: E402
+from engine.ops.best_logits import RowLogits  # noqa: E402
 from engine.ops.host import HostOps  # noqa: E402
 from engine.ops.token_mask import TokenMask  # noqa: E402
 from engine.sequence.scheduler import Scheduler  # noqa: E402
@@ -68,7 +68,6 @@ SCHEMA: dict[str, object] = {
 }
 SAMPLING = SamplingParams(temperature=1.0, top_k=20, top_p=0.95, seed=1)
 GREEDY = SamplingParams(temperature=0.0)
-FloatArray = npt.NDArray[np.float32]
 
 
 def main() -> int:
@@ -204,7 +203,7 @@ class Told(Sampler):
 
     def sample(
         self,
-        logits: FloatArray,
+        logits: RowLogits,
         mask: TokenMask | None = None,
         *,
         use_penalties: bool = True,
@@ -249,14 +248,14 @@ def measure_alone(arguments: argparse.Namespace) -> dict[str, float]:
 class Choose(Protocol):
     """What chooses a token of a held answer."""
 
-    def __call__(self, logits: FloatArray, sample: Sample, any_mask: AnyMask | None = None) -> int:
+    def __call__(self, logits: RowLogits, sample: Sample, any_mask: AnyMask | None = None) -> int:
         """As `AnswerConstraint.choose`."""
 
 
 def timed(choose: Choose, times: list[float]) -> Choose:
     """The same, and how long each call took."""
 
-    def wrapped(logits: FloatArray, sample: Sample, any_mask: AnyMask | None = None) -> int:
+    def wrapped(logits: RowLogits, sample: Sample, any_mask: AnyMask | None = None) -> int:
         began_at = time.thread_time()
         token_id = choose(logits, sample, any_mask)
         times.append(time.thread_time() - began_at)
