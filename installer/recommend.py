@@ -14,19 +14,22 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.core.catalog import Catalog
+from engine.core.cards_together import NAMES_JOINED_BY, cards_together
+from engine.core.catalog import Catalog, CatalogModel
 from engine.core.drives import Drive
 from engine.core.errors import ParameterValue
 from engine.core.gpu import Gpu
+from engine.core.model_numbers import numbers_of_catalog
 from engine.core.network_reach import any_reached
 from engine.core.note import Note
-from engine.core.placement import Verdict
+from engine.core.placement import DEFAULT_CONTEXT, Verdict
 from engine.core.placement_hybrid import (
     best_gpu,
     gpu_problems,
 )
 from engine.core.survey import Survey
 from installer.model_choice import AGENT_CONTEXT, Choice, Mark, Wish, make_choice
+from installer.speed import DEFAULT_BANDWIDTH
 
 __all__ = ["Choice", "Mark", "Recommendation", "Wish", "recommend"]
 
@@ -82,7 +85,10 @@ def recommend(survey: Survey, catalog: Catalog, wish: Wish | None = None) -> Rec
 
 def _recommend(survey: Survey, catalog: Catalog, wish: Wish) -> Recommendation:
     card = usable_card(survey, catalog)
-    choices = tuple(make_choice(survey, catalog, model, wish, card) for model in catalog.models)
+    cards = {model.id: _cards_for(survey, catalog, model) for model in catalog.models}
+    choices = tuple(
+        make_choice(survey, catalog, model, wish, cards[model.id]) for model in catalog.models
+    )
     by_id = {choice.model_id: choice for choice in choices}
     chosen = by_id.get(wish.model_id or "")
     best, reasons = _best(survey, catalog, by_id)
@@ -90,7 +96,7 @@ def _recommend(survey: Survey, catalog: Catalog, wish: Wish) -> Recommendation:
     if chosen is not None and chosen is not best:
         reasons = [Note("chosen_by_you", {"model": chosen.title, "recommended": best.title})]
     uses_gpu = choice.placement.gpu_index is not None
-    reasons += _card_reasons(survey, catalog, card, uses_gpu=uses_gpu)
+    reasons += _card_reasons(survey, catalog, cards[choice.model_id], uses_gpu=uses_gpu)
     reasons += _choice_reasons(choice, wish)
     verdict = Mark.RED if best.model_id == catalog.bundled.id else choice.mark
     if verdict is Mark.GREEN and choice.missing_bytes and not any_reached(survey.reach):
@@ -107,9 +113,24 @@ def _recommend(survey: Survey, catalog: Catalog, wish: Wish) -> Recommendation:
 
 
 def usable_card(survey: Survey, catalog: Catalog) -> Gpu | None:
-    """The card that the engine uses, as far as nothing is known against it."""
-    cards = [card for card in survey.gpus.cards if card.index not in survey.card_troubles]
-    return best_gpu(cards, survey.gpus.driver_major, _min_driver(survey, catalog))
+    """The best card that the engine can use, as far as nothing is known against it."""
+    return best_gpu(_untroubled(survey), survey.gpus.driver_major, _min_driver(survey, catalog))
+
+
+def _untroubled(survey: Survey) -> list[Gpu]:
+    return [card for card in survey.gpus.cards if card.index not in survey.card_troubles]
+
+
+def _cards_for(survey: Survey, catalog: Catalog, model: CatalogModel) -> Gpu | None:
+    """The cards that the engine would use for a model, as one."""
+    driver, needed = survey.gpus.driver_major, _min_driver(survey, catalog)
+    cards = [card for card in _untroubled(survey) if not gpu_problems(card, driver, needed)]
+    return cards_together(
+        numbers_of_catalog(catalog, model),
+        cards,
+        context=DEFAULT_CONTEXT,
+        host_bytes_per_s=survey.memory_bytes_per_s or DEFAULT_BANDWIDTH,
+    )
 
 
 def card_problems(survey: Survey, catalog: Catalog, card: Gpu) -> list[Note]:
@@ -165,6 +186,8 @@ def _card_reasons(
         return [note for notes in problems for note in notes]
     if not uses_gpu:
         return []  # the choice's own notes say why
+    if NAMES_JOINED_BY in card.name:
+        return [Note("gpus_used", {"cards": card.name})]
     notes = [Note("gpu_used", {"card": card.name})]
     if len(survey.gpus.cards) > 1:
         notes.append(Note("one_card_of_several", {"card": card.name}))

@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 
 from engine.core.card_record import card_troubles
+from engine.core.cards_together import cards_together
 from engine.core.catalog import Catalog, CatalogModel, FileKind, Sampling
 from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.config import CONFIG_FORMAT, RunConfig, SamplingDefaults
@@ -23,10 +24,11 @@ from engine.core.machine import probe_machine
 from engine.core.model_numbers import numbers_of_catalog, numbers_of_header
 from engine.core.operating_system import system_name
 from engine.core.placement import DEFAULT_CONTEXT
-from engine.core.placement_hybrid import best_gpu, place
+from engine.core.placement_hybrid import gpu_problems, place
 from engine.core.settings import Settings, load_settings, save_settings
 from installer.choices import Choices
 from installer.download.installed import InstalledModel
+from installer.speed import DEFAULT_BANDWIDTH
 
 logger = logging.getLogger(__name__)
 
@@ -126,12 +128,19 @@ def _parallel(
     found = probe_gpus(_GPU_PATIENCE_S)
     troubles = card_troubles(data_dir, found)
     cards = [card for card in found.cards if card.index not in troubles]
-    gpu = best_gpu(cards, found.driver_major, catalog.min_driver.get(system_name().lower(), 0))
+    needed = catalog.min_driver.get(system_name().lower(), 0)
+    context = context or DEFAULT_CONTEXT
+    gpu = cards_together(
+        numbers,
+        [card for card in cards if not gpu_problems(card, found.driver_major, needed)],
+        context=context,
+        host_bytes_per_s=DEFAULT_BANDWIDTH,
+    )
     return place(
         numbers,
         probe_machine(),
         gpu,
-        context or DEFAULT_CONTEXT,
+        context,
         may_read_disk=model.needs.has_ram_budget,
     ).parallel
 

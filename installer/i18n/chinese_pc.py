@@ -28,7 +28,8 @@ TEXTS: Final[dict[str, str]] = {
     "note.gpu_sources_disagree": "驱动库列出的显卡是 {nvml}，nvidia-smi 列出的是 {nvidia_smi}。",
     "note.driver_sources_disagree": "驱动库的版本是 {nvml}，nvidia-smi 显示 {nvidia_smi}。更新驱动后请重启电脑。",
     "note.gpu_used": "使用 {card}。",
-    "note.one_card_of_several": "多块显卡中只使用 {card}：它的显存最大。",
+    "note.gpus_used": "{cards} 分担模型的各层。",
+    "note.one_card_of_several": "多块显卡中只使用 {card}：加上其他显卡并不会让这个模型更快。",
     "note.no_vram_for_drafts": "{card} 的显存放不下草稿层，回答会慢一些。",
     "note.one_request_at_a_time": "内存只够同时处理一个请求，其他请求需要等待。",
     # -- processor ---------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ TEXTS: Final[dict[str, str]] = {
     "note.gpu_sources_disagree": "The driver's library names the cards {nvml}; nvidia-smi names {nvidia_smi}.",
     "note.driver_sources_disagree": "The driver's library is of version {nvml}; nvidia-smi says {nvidia_smi}. Restart the PC after a driver update.",
     "note.gpu_used": "{card} is used.",
-    "note.one_card_of_several": "Of several cards {card} alone is used: it has the most memory.",
+    "note.gpus_used": "{cards} share the layers of the model.",
+    "note.one_card_of_several": "Of several cards {card} alone is used: the others would not make this model faster.",
     "note.no_vram_for_drafts": "The memory of {card} does not hold the draft layer, so answers come more slowly.",
     "note.one_request_at_a_time": "The memory is enough for one request at a time: others wait.",
     # -- processor ---------------------------------------------------------------------------------

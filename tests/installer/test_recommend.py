@@ -304,6 +304,21 @@ def test_one_card_that_failed_leaves_the_other_in_use(catalog: Catalog) -> None:
     assert trouble in [finding.note for finding in pc_findings(seen, catalog)]
 
 
+def test_two_cards_that_would_share_a_model_are_counted_together(catalog: Catalog) -> None:
+    second = dataclasses.replace(RTX_4090, index=1)
+    alone = recommend(pc(62.7, cards=[RTX_4090]), catalog)
+    found = recommend(pc(62.7, cards=[RTX_4090, second]), catalog)
+    said = {note.code: note for note in found.reasons}
+    assert said["gpus_used"].params["cards"] == f"{RTX_4090.name} + {RTX_4090.name}"
+    assert "one_card_of_several" not in said
+    assert found.choice.placement.expert_slots > alone.choice.placement.expert_slots
+    assert found.choice.speed.high > alone.choice.speed.high
+    failed = dataclasses.replace(
+        pc(62.7, cards=[RTX_4090, second]), card_troubles={1: Note("card_hangs", {})}
+    )
+    assert recommend(failed, catalog).choice.placement == alone.choice.placement
+
+
 def test_a_card_whose_packages_are_missing_is_named_with_the_way_out(catalog: Catalog) -> None:
     trouble = Note("gpu_packages_missing", {"card": RTX_4090.name})
     seen = dataclasses.replace(pc(62.7, cards=[RTX_4090]), card_troubles={0: trouble})
