@@ -243,11 +243,7 @@ class PassMaker:
         keep = (weights, layers, plan, rows, chosen, mixed, logits, packed)
         for index, stage in enumerate(self._stages):
             own = rows[index]
-            parts = [
-                part
-                for layer in layers[stage.first : stage.stop]
-                for part in _layer_parts(stage.ops, layer, plan, own, watch)
-            ]
+            parts = _stage_parts(stage, layers[stage.first : stage.stop], plan, own, watch)
             if index:
                 parts[0] = _entered(stage.ops, plan, rows[index - 1], own, parts[0])
             else:
@@ -294,12 +290,36 @@ def _entered(ops: Ops, plan: PassPlan, before: RowBuffers, rows: RowBuffers, par
     return entered
 
 
+def _stage_parts(
+    stage: Stage,
+    layers: Sequence[Layer],
+    plan: PassPlan,
+    rows: RowBuffers,
+    watch: ExpertWatch | None,
+) -> list[Part]:
+    """A stage's layers; each leaves its result to the next where the operations add it quicker there."""
+    parts: list[Part] = []
+    is_owed = False
+    for layer, following in zip(layers, (*layers[1:], None), strict=True):
+        owes = stage.ops.adds_in_mix and following is not None and following.can_be_owed
+        parts += _layer_parts(stage.ops, layer, plan, rows, watch, is_owed=is_owed, owes=owes)
+        is_owed = owes
+    return parts
+
+
 def _layer_parts(
-    ops: Ops, layer: Layer, plan: PassPlan, rows: RowBuffers, watch: ExpertWatch | None
+    ops: Ops,
+    layer: Layer,
+    plan: PassPlan,
+    rows: RowBuffers,
+    watch: ExpertWatch | None,
+    *,
+    is_owed: bool,
+    owes: bool,
 ) -> list[Part]:
     if watch is None:
-        return [lambda: layer.run(ops, plan, rows)]
+        return [lambda: layer.run(ops, plan, rows, is_owed=is_owed, owes=owes)]
     return [
-        lambda: layer.run_to_choice(ops, plan, rows),
-        lambda: layer.run_from_choice(ops, rows),
+        lambda: layer.run_to_choice(ops, plan, rows, is_owed=is_owed),
+        lambda: layer.run_from_choice(ops, rows, owes=owes),
     ]

@@ -99,6 +99,7 @@ class Ops(ABC):
 
     name: str
     kv_types = frozenset({KvType.F16, KvType.F32})  # of keys and values that they can read
+    adds_in_mix = False  # `hc_combine_mix` is quicker than its two halves
     chooses = False  # has `choose` and `best_logits`: where logits are far from the host
     records_numbers = True  # `record` takes operations with a number among their arguments
 

@@ -69,6 +69,7 @@ class CudaOps(Ops):
 
     name = "cuda"
     kv_types = frozenset(KvType)
+    adds_in_mix = True
     chooses = True
 
     def __init__(
