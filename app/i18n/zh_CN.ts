@@ -2364,8 +2364,12 @@
         <translation>所有显卡合计用于专家的显存，以 MiB 为单位。默认：除预留部分外剩余的全部。</translation>
     </message>
     <message>
-        <source>Graphics memory in MiB that is left to other programs, on each card. Default: 700, or 1500 where a screen may hang on the card.</source>
-        <translation>每块显卡留给其他程序的显存，以 MiB 为单位。默认：700；如果显卡可能接有显示器，则为 1500。</translation>
+        <source>Graphics memory in MiB that is left to other programs, on each card, also to those that are started later. Default: 700, or 1500 where a screen may hang on the card.</source>
+        <translation>每块显卡留给其他程序的显存，也包括之后启动的程序，以 MiB 为单位。默认：700；如果显卡可能接有显示器，则为 1500。</translation>
+    </message>
+    <message>
+        <source>Prompt tokens computed in one pass; also bounds workspaces. Default: 256 on the processor; on a graphics card 256 to 8192, as its memory and the bus make prompts and answers fastest together.</source>
+        <translation>一次计算的提示 token 数；也限制工作区大小。默认：处理器上为 256；显卡上为 256 到 8192，取其显存和总线能让读取提示和回答合起来最快的值。</translation>
     </message>
     <message>
         <source>NVIDIA cards that compute, by the numbers of `nvidia-smi` or the UUIDs of `nvidia-smi -L`; several share the layers of the model. `auto` takes those that make answers faster, and leaves out what cannot be used; cards that are named are all used.</source>
@@ -2454,10 +2458,6 @@
     <message>
         <source>Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: faster, with a small change of the output; takes memory of its own and some seconds.</source>
         <translation>将文件中以 16 或 32 位保存的流投影改为 Q8_0：更快，输出略有变化；需要额外内存和几秒钟。</translation>
-    </message>
-    <message>
-        <source>Prompt tokens computed in one pass; also bounds workspaces.</source>
-        <translation>一次计算的提示 token 数；也限制工作区大小。</translation>
     </message>
     <message>
         <source>Requests that decode together; others wait.</source>

@@ -119,7 +119,7 @@ DESCRIPTIONS = (
     ),
     QT_TRANSLATE_NOOP(
         "RunConfig",
-        "Graphics memory in MiB that is left to other programs, on each card. Default: 700, or 1500 where a screen may hang on the card.",
+        "Graphics memory in MiB that is left to other programs, on each card, also to those that are started later. Default: 700, or 1500 where a screen may hang on the card.",
     ),
     QT_TRANSLATE_NOOP(
         "RunConfig",
@@ -199,7 +199,10 @@ DESCRIPTIONS = (
         "RunConfig",
         "Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: faster, with a small change of the output; takes memory of its own and some seconds.",
     ),
-    QT_TRANSLATE_NOOP("RunConfig", "Prompt tokens computed in one pass; also bounds workspaces."),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Prompt tokens computed in one pass; also bounds workspaces. Default: 256 on the processor; on a graphics card 256 to 8192, as its memory and the bus make prompts and answers fastest together.",
+    ),
     QT_TRANSLATE_NOOP("RunConfig", "Requests that decode together; others wait."),
     QT_TRANSLATE_NOOP(
         "RunConfig",

@@ -197,8 +197,8 @@ class RunConfig(BaseModel):
     )
     vram_reserve_mib: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="Graphics memory in MiB that is left to other programs, on each card. Default: 700, or "
-        "1500 where a screen may hang on the card.",
+        description="Graphics memory in MiB that is left to other programs, on each card, also to those that are "
+        "started later. Default: 700, or 1500 where a screen may hang on the card.",
     )
     kv_type: KvType = Field(
         default=KvType.F16,

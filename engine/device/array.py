@@ -88,11 +88,16 @@ class ArraySpace:
     def _alloc(self, num_bytes: int) -> Memory:
         try:
             return self.device.alloc(num_bytes)
-        except DeviceMemoryError:
+        except DeviceMemoryError as error:
             if not self._kept_bytes:
+                error.params.setdefault("needed", num_bytes)  # drivers do not say it
                 raise
         self.drop_kept()
-        return self.device.alloc(num_bytes)
+        try:
+            return self.device.alloc(num_bytes)
+        except DeviceMemoryError as error:
+            error.params.setdefault("needed", num_bytes)
+            raise
 
     def drop_kept(self) -> None:
         """Give memory back that is kept for arrays to come."""

@@ -36,6 +36,20 @@ class DeviceMemoryError(ResourceError):
 
     code = "gpu_out_of_memory"
 
+    @property
+    def needed_bytes(self) -> int:
+        """What was asked for; 0 where nobody said it."""
+        return self._number("needed")
+
+    @property
+    def free_bytes(self) -> int:
+        """What the card had free then; 0 where nobody said it."""
+        return self._number("free")
+
+    def _number(self, name: str) -> int:
+        number = self.params.get(name, 0)
+        return number if isinstance(number, int) else 0
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:

@@ -182,6 +182,7 @@ class MtpHead:
         rows = self._workspace.rows(num_rows)
         rows.ids[...] = plan.token_ids
         wanted = logit_rows([e.logits for e in entries], plan.seq_start)
+        attempt = 0
         while True:
             try:
                 draft = self._pass(plan, rows, wanted, form)
@@ -192,8 +193,9 @@ class MtpHead:
                 ops.synchronize()
                 break
             except DeviceMemoryError as error:
-                if not ops.make_room():
+                if not ops.make_room(error, attempt):
                     raise
+                attempt += 1
                 logger.warning("fewer experts are kept on the card: %s", error)
         starts = plan.seq_start.copy()
         ids = self._weights.draft_ids

@@ -353,6 +353,7 @@ class Model:
         self, new_parts: Callable[[], PassParts], check: Callable[[], None], *, at_once: bool
     ) -> Generator[int, None, PassParts]:
         """Compute everything; once more from the start when memory ran out and some was given up."""
+        attempt = 0
         while True:
             try:
                 parts = new_parts()
@@ -367,21 +368,24 @@ class Model:
                         check()
                 self.ops.synchronize()
             except DeviceMemoryError as error:
-                self._make_room(error)
+                self._make_room(error, attempt)
+                attempt += 1
             else:
                 return parts
 
-    def _make_room(self, error: DeviceMemoryError) -> None:
-        if not self.ops.make_room():
+    def _make_room(self, error: DeviceMemoryError, attempt: int) -> None:
+        if not self.ops.make_room(error, attempt):
             raise error
         logger.warning("fewer experts are kept on the card: %s", error)
 
     def _copy(self, streams: FloatArray) -> FloatArray:
+        attempt = 0
         while True:
             try:
                 return streams.copy()
             except DeviceMemoryError as error:
-                self._make_room(error)
+                self._make_room(error, attempt)
+                attempt += 1
 
     def _finish(self, batch: Batch, streams: FloatArray, starts: list[int]) -> None:
         """Give every sequence the streams of its rows, or of the last one of many.

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.kv_type import KvType
+from engine.device.base import DeviceMemoryError
 from engine.gguf.reader import Tensor
 from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.plan import PassPlan
@@ -195,9 +196,18 @@ class Ops(ABC):
             settings: by key; what is not named is as it was loaded, what is not known is ignored.
         """
 
-    def make_room(self) -> bool:
-        """Whether memory was given up, so that a pass that lacked some is worth another try."""
+    def make_room(self, error: DeviceMemoryError, attempt: int = 0) -> bool:
+        """Give memory up so that a pass that failed can be done again; False when none is left.
+
+        Args:
+            error: what the pass failed with.
+            attempt: how often the same pass has asked before.
+        """
+        del error, attempt
         return False
+
+    def balance_memory(self) -> None:  # noqa: B027  # most have nothing to do
+        """Follow what other programs leave free of a card's memory; between passes, every second or so."""
 
     def stages(self, num_layers: int) -> tuple[Stage, ...]:
         """Who computes which layers: the first stage the embedding too, the last one the head.

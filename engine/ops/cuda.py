@@ -24,10 +24,11 @@ from engine.core.kv_type import KvType
 from engine.core.model_sizes import expert_scratch_row_bytes
 from engine.core.placement_hybrid import OTHER_SCRATCH_BYTES
 from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
-from engine.device.base import Device, DeviceError, Stream
+from engine.device.base import Device, DeviceError, DeviceMemoryError, Stream
 from engine.gguf.reader import Tensor
 from engine.kernels.cuda_compile import kernel_files
 from engine.ops.base import ChoiceCounter, FloatArray, IntArray, Limits, Ops, no_kernel_message
+from engine.ops.cuda_balance import MemoryBalance
 from engine.ops.cuda_experts import CudaExperts
 from engine.ops.cuda_host_arrays import HostArrays
 from engine.ops.cuda_launch import Launcher
@@ -115,6 +116,7 @@ class CudaOps(Ops):
         )
         self._paces = (device.new_event(), device.new_event())
         self._turn = 0
+        self._balance: MemoryBalance | None = None  # once experts have their memory
         self._plans: dict[int, tuple[PassPlan, PassPlan]] = {}
         self._staged: dict[tuple[int, int], AnyArray] = {}  # rows of tables on their way
 
@@ -202,6 +204,16 @@ class CudaOps(Ops):
             taken = self.settings.reserve_bytes + self._scratch_bytes(groups)
             num_bytes = self.device.free_bytes() - taken
         self.moe_work.prepare(groups, len(draft), num_bytes)
+        planned = self._scratch_bytes(groups)
+        wished = self.settings.cache_bytes
+        most = self.moe_work.most_slot_bytes
+        self._balance = MemoryBalance(
+            self.device,
+            self.moe_work,
+            self.settings.reserve_bytes,
+            most if wished is None else min(most, wished),
+            lambda: max(0, planned - self._launcher.scratch_bytes),
+        )
 
     def _scratch_bytes(self, groups: Sequence[MoeWeights]) -> int:
         """About what the launches of the largest pass will take: experts' results most of all."""
@@ -229,20 +241,26 @@ class CudaOps(Ops):
         """`pcie_frac` can be tuned."""
         self.moe_work.set_pcie_frac(settings.get("pcie_frac", self.settings.pcie_frac))
 
-    def make_room(self) -> bool:
+    def make_room(self, error: DeviceMemoryError, attempt: int = 0) -> bool:
         """Give up a part of the slots for experts, when there are any."""
-        return self.moe_work.shrink()
+        needed = max(0, error.needed_bytes - error.free_bytes)
+        return self.moe_work.shrink(needed, attempt)
+
+    def balance_memory(self) -> None:
+        """Give slots back while less than the reserve is free, and take them again when there is more."""
+        if self._balance is not None:
+            self._balance.look()
 
     def give_back(self) -> None:
         """Give all memory of experts' slots back to other programs; between passes."""
-        self.moe_work.give_back()
+        self.moe_work.resize(0)
 
     def take_again(self) -> None:
         """Take the slots again, as many as there is room for now; between passes."""
         num_bytes = self.settings.cache_bytes
         if num_bytes is None:
             num_bytes = self.device.free_bytes() - self.settings.reserve_bytes
-        self.moe_work.take_again(num_bytes)
+        self.moe_work.resize(num_bytes)
 
     # -- passes ----------------------------------------------------------------------------------
 

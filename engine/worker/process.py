@@ -7,6 +7,7 @@ most one layer more.
 from __future__ import annotations
 
 import logging
+import queue
 import time
 import traceback
 
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 # The front takes a long silence for a fault; a pass over a model that is still on the disk can take
 # minutes.
 SIGN_OF_LIFE_S = 10.0
+CARD_LOOK_S = 1.0  # without requests: at what other programs leave of a card's memory
 SAVING_PATIENCE_S = 120.0  # for writing warm conversations and counts at the end
 
 
@@ -96,11 +98,12 @@ class Worker:
         while not self._is_quitting:
             scheduler = self._scheduler
             if scheduler is None or not scheduler.has_work:
-                self._obey(self._channel.commands.get())
+                self._obey_next()
             else:
                 self._beat()
                 self._obey_all()
                 if not self._is_quitting:
+                    self._balance_card()
                     scheduler.step()
                     self._outbox.flush(more_comes=scheduler.has_work)
 
@@ -112,6 +115,21 @@ class Worker:
             self._stalls.close()
         if self._loaded is not None:
             self._loaded.close()
+
+    def _obey_next(self) -> None:
+        """Wait for a command; meanwhile a card's memory follows what other programs take of it."""
+        is_watched = self._stalls is not None
+        try:
+            command = self._channel.commands.get(timeout=CARD_LOOK_S if is_watched else None)
+        except queue.Empty:
+            self._beat()
+            self._balance_card()
+        else:
+            self._obey(command)
+
+    def _balance_card(self) -> None:
+        if self._loaded is not None:
+            self._loaded.ops.balance_memory()
 
     def _obey_all(self) -> None:
         """Handle what has arrived; called between layers too."""

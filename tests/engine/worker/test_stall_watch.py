@@ -6,20 +6,21 @@ import functools
 import logging
 import queue
 import threading
+from collections.abc import Sequence
 
 import pytest
 
-from engine.core.gpu import GpuReport
 from engine.device.base import DeviceError
 from engine.device.emulated import EmulatedDevice
 from engine.ops.base import Limits
 from engine.ops.cuda import CudaOps
-from engine.ops.cuda_settings import CudaSettings
-from engine.worker import card, loading, process
+from engine.ops.cuda_settings import CardUse
+from engine.worker import card_loading, process
 from engine.worker.messages import Failed, Load, Message, SamplingParams, Start, Tokens
 from engine.worker.process import run_worker
 from engine.worker.stall_watch import StallWatch
 from tests.support.golden import GOLDEN
+from tests.support.plain_cards import stand_in
 
 
 class HungDevice(EmulatedDevice):
@@ -141,11 +142,11 @@ class FailingDevice(EmulatedDevice):
 def device(monkeypatch: pytest.MonkeyPatch) -> FailingDevice:
     found = FailingDevice()
 
-    def make(name: str, limits: Limits, settings: CudaSettings | None = None) -> CudaOps:
-        return CudaOps(limits, found, settings)
+    def make(name: str, limits: Limits, settings: object, cards: Sequence[CardUse]) -> CudaOps:
+        return CudaOps(limits, found, cards[0].settings)
 
-    monkeypatch.setattr(loading, "make_ops", make)
-    monkeypatch.setattr(card, "probe_gpus", GpuReport)
+    stand_in(monkeypatch, lambda: found)
+    monkeypatch.setattr(card_loading, "make_ops", make)
     return found
 
 

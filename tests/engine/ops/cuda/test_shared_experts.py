@@ -175,7 +175,7 @@ def test_prompts_that_get_longer_leave_no_memory_of_the_card_behind():
             sequence.release()
         del sequence
         gc.collect()
-        ops_of(model).moe_work.give_back()  # what is kept for arrays to come goes, too
+        ops_of(model).moe_work.resize(0)  # what is kept for arrays to come goes, too
         return before - ops_of(model).device.free_bytes()
 
     longest = used_after(range(NUM_TOKENS, NUM_TOKENS + 1))
