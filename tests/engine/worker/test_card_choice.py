@@ -19,10 +19,11 @@ from engine.ops.cuda_settings import CardUse, CudaSettings
 from engine.ops.cuda_split import SplitOps
 from engine.worker.card_choice import Card, cards_of, choose_cards, wanted_gpus
 from engine.worker.loading import LoadedModel, load_model
-from engine.worker.messages import SamplingParams
+from engine.worker.messages import SamplingParams, Start
+from tests.support.drafted_runs import answers_of, named_drafting
 from tests.support.golden import GOLDEN
 from tests.support.plain_cards import GIB, found, gpu, plain_card, stand_in
-from tests.support.plain_device import PlainDevice
+from tests.support.plain_device import PlainDevice, PlainStream
 
 MODEL = GOLDEN / "full.gguf"  # four layers
 GREEDY = SamplingParams(temperature=0)
@@ -255,6 +256,25 @@ def test_the_label_tells_of_several_cards(monkeypatch):
     assert loaded.ops_label == "cuda sm_80 on 2 cards"
 
 
+@pytest.mark.parametrize("temperature", [0, 0.9])
+def test_drafts_and_draws_on_two_cards_are_those_of_one(monkeypatch, temperature):
+    stand_in(monkeypatch, plain_card(), plain_card())
+    sampling = SamplingParams(temperature=temperature, top_p=0.95, top_k=20, seed=7)
+    prompts = {"a": [5, 6, 7, 5, 6, 7, 5, 6], "b": [9, 8, 9, 8, 9]}
+    starts = [Start(name, tuple(ids), 14, (), sampling) for name, ids in prompts.items()]
+    answers = []
+    for gpus in ([0], [0, 1]):
+        loaded = load_model(config(gpus, mtp_file=GOLDEN / "full-mtp.gguf"))
+        try:
+            assert len(loaded.ops.stages(4)) == len(gpus)
+            tokens, ends = answers_of(loaded, starts, named_drafting(loaded, "both"))
+        finally:
+            loaded.close()
+        answers.append(tokens)
+        assert sum(end.timings.draft_tokens for end in ends.values()) > 0
+    assert answers[0] == answers[1]
+
+
 @pytest.mark.parametrize("kv_type", ["f32", "i8"])
 def test_pages_may_lie_in_host_memory_with_several_cards_too(monkeypatch, kv_type):
     monkeypatch.setattr("engine.core.model_sizes.PAGE_TOKENS", 4)
@@ -295,6 +315,46 @@ def test_a_second_card_that_cannot_be_opened_is_left_out_and_the_first_goes_on(m
     assert answer(config(ops=OpsName.AUTO)) == answer(config(ops=OpsName.REFERENCE))
     assert [sorted(layers(uses)) for uses in asked] == [[0, 1], [0]]
     assert "Graphics card 1 (Plain 1) is left out: Plain 1 does not answer" in caplog.text
+
+
+class LosableStream(PlainStream):
+    def __init__(self, device: LosableDevice) -> None:
+        super().__init__()
+        self.device = device
+
+    def call(self, function: Callable[[], None]) -> None:
+        if self.device.is_lost:
+            raise DeviceError("Plain 1 does not answer any more.", code="gpu_lost")
+        super().call(function)
+
+
+class LosableDevice(PlainDevice):
+    is_lost = False
+
+    def new_stream(self) -> PlainStream:
+        return LosableStream(self)
+
+    def synchronize(self) -> None:
+        if self.is_lost:
+            raise DeviceError("Plain 1 does not answer any more.", code="gpu_lost")
+
+
+def test_a_second_card_that_is_lost_while_it_computes_is_left_out_when_loaded_again(
+    monkeypatch, caplog
+):
+    worth_both(monkeypatch)
+    second = LosableDevice()
+    stand_in(monkeypatch, plain_card(), lambda: second)
+    loaded = load_model(config(ops=OpsName.AUTO))
+    wanted = generated(loaded)
+    second.is_lost = True
+    with pytest.raises(DeviceError, match="Plain 1 does not answer any more") as caught:
+        generated(loaded)
+    assert caught.value.code == "gpu_lost"
+    loaded.close()  # as the worker does at its end; the lost card must not hinder it
+    stand_in(monkeypatch, plain_card(), broken())
+    assert answer(config(ops=OpsName.AUTO)) == wanted
+    assert "Graphics card 1 (Plain 1) is left out" in caplog.text
 
 
 def test_a_named_card_that_cannot_be_opened_is_an_error(monkeypatch):
