@@ -33,6 +33,14 @@ def desktop(tmp_path: Path) -> Iterator[Desktop]:
         yield opened
 
 
+@pytest.fixture
+def qtbot(qapp: object, request: pytest.FixtureRequest) -> object:  # Qt is there
+    """pytest-qt's, with more patience."""
+    from tests.support.patient_qtbot import PatientQtBot  # noqa: PLC0415  # where there is Qt
+
+    return PatientQtBot(request)
+
+
 def pytest_plugin_registered(manager: pytest.PytestPluginManager) -> None:
     """Without Qt pytest-qt would end the whole run when it is configured."""
     if WHY_NO_QT and manager.has_plugin("pytest-qt"):

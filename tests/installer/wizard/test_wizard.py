@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from engine.core.config_file import load_config
 from engine.core.language import Language
+from installer.card_check import CardCheckRun
 from installer.errors import NetworkError
 from installer.i18n.texts import Texts
 from installer.steps import Step, Tuning
@@ -27,8 +28,8 @@ from installer.wizard.window import WizardWindow
 from tests.fake_hub.catalogs import catalog_for
 from tests.fake_hub.content import BytesContent
 from tests.fake_hub.faults import Fault, Kind
-from tests.installer.wizard.conftest import PATIENCE_MS, pretend_start
-from tests.support.pc_profiles import pc
+from tests.installer.wizard.conftest import PATIENCE_MS, ScriptedCheck, pretend_start
+from tests.support.pc_profiles import card, pc
 
 SIZE = 400_000
 DATA = random.Random(3).randbytes(SIZE)  # noqa: S311  # test data
@@ -172,7 +173,7 @@ def test_a_closed_wizard_goes_on_at_the_same_page(qtbot, open_wizard, catalog):
 def test_a_download_that_was_closed_goes_on_by_itself_from_its_last_byte(
     qtbot, open_wizard, hub, catalog
 ):
-    hub.bytes_per_s = 100_000.0
+    hub.bytes_per_s = 40_000.0
     window = open_wizard(catalog)
     page = to_download(qtbot, window, "m", hub.endpoint)
     press(qtbot, page.start)
@@ -189,7 +190,7 @@ def test_a_download_that_was_closed_goes_on_by_itself_from_its_last_byte(
 
 
 def test_pause_and_go_on(qtbot, open_wizard, hub, catalog):
-    hub.bytes_per_s = 100_000.0
+    hub.bytes_per_s = 40_000.0
     window = open_wizard(catalog)
     page = to_download(qtbot, window, "m", hub.endpoint)
     press(qtbot, page.start)
@@ -207,7 +208,7 @@ def test_pause_and_go_on(qtbot, open_wizard, hub, catalog):
 
 
 def test_cancel_asks_and_then_deletes_what_was_fetched(qtbot, open_wizard, hub, catalog, home):
-    hub.bytes_per_s = 50_000.0
+    hub.bytes_per_s = 40_000.0
     window = open_wizard(catalog)
     page = to_download(qtbot, window, "m", hub.endpoint)
     press(qtbot, page.start)
@@ -384,6 +385,70 @@ def test_tuning_shows_what_was_kept(qtbot, open_wizard):
     assert "processor threads" in page.status.text()
     assert "5.2 %" in page.details.text.toPlainText()
     assert window.page.session.installation.tuning is Tuning.DONE
+
+
+PASSED = {
+    "index": 0,
+    "passed": True,
+    "note": {"code": "card_passed", "params": {"card": "RTX 4090", "checks": 61, "seconds": 9.5}},
+}
+HANGS = {
+    "index": 0,
+    "passed": False,
+    "note": {"code": "card_hangs", "params": {"card": "RTX 4090", "seconds": 120}},
+}
+
+
+def to_card_check(qtbot, open_wizard, check):
+    """The tuning page of a PC with a card, once the check has ended."""
+    seen = pc(62.7, cards=[card("RTX 4090", 24)])
+    window = open_wizard(survey=lambda _folder: seen, make_card_check=lambda: check)
+    to_download(qtbot, window, "tiny", "")
+    qtbot.waitUntil(window.next_button.isEnabled, timeout=PATIENCE_MS)
+    press_next(qtbot, window)
+    page = window.page
+    assert isinstance(page, TunePage)
+    qtbot.waitUntil(lambda: not page.is_busy(), timeout=PATIENCE_MS)
+    return window, page
+
+
+def test_the_card_is_checked_after_the_installation_and_said_to_be_used(qtbot, open_wizard):
+    window, page = to_card_check(qtbot, open_wizard, ScriptedCheck(PASSED))
+    assert page.card.isVisible()
+    assert page.card.text() == "RTX 4090 computes rightly (61 checks in 9.5 s) and is used."
+    assert page.session.survey.card_troubles == {}
+    assert window.next_button.isEnabled()
+
+
+def test_a_card_that_fails_is_said_and_counts_no_more(qtbot, open_wizard):
+    _window, page = to_card_check(qtbot, open_wizard, ScriptedCheck(HANGS))
+    assert "RTX 4090 is not used: its check got no answer for 120 seconds." in page.card.text()
+    assert set(page.session.survey.card_troubles) == {0}
+    assert not page.session.recommendation.uses_gpu
+
+
+def test_a_check_that_cannot_be_made_stops_nobody(qtbot, open_wizard):
+    class Broken(ScriptedCheck):
+        def run(self, progress):
+            raise CardCheckRun().failed("no luck")
+
+    window, page = to_card_check(qtbot, open_wizard, Broken())
+    assert "could not be checked (no luck)" in page.card.text()
+    assert window.next_button.isEnabled()
+
+
+def test_without_a_card_nothing_is_checked(qtbot, open_wizard):
+    class Never(ScriptedCheck):
+        def run(self, progress):
+            pytest.fail("there is nothing to check")
+
+    window = open_wizard(make_card_check=Never)
+    to_download(qtbot, window, "tiny", "")
+    qtbot.waitUntil(window.next_button.isEnabled, timeout=PATIENCE_MS)
+    press_next(qtbot, window)
+    assert isinstance(window.page, TunePage)
+    assert not window.page.is_busy()
+    assert not window.page.card.isVisible()
 
 
 def test_tuning_can_be_skipped(qtbot, open_wizard):
