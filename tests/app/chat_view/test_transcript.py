@@ -1,6 +1,5 @@
 """The transcript: what is laid out, where the reader is, what can be selected."""
 
-import time
 from dataclasses import replace
 from itertools import pairwise
 
@@ -486,7 +485,7 @@ def test_text_does_not_run_away_while_it_is_selected(transcript, fill, settled):
     assert transcript.end_button.isVisible()
 
 
-def test_a_long_streamed_answer_costs_little_for_each_batch(transcript, fill, settled):
+def test_a_long_streamed_answer_keeps_only_the_parts_in_sight_laid_out(transcript, fill, settled):
     part = (
         "## Part\n\nSome *words* about $x^2$ and `code`.\n\n```python\ndef f(x):\n"
         + "    y = x + 1  # again\n" * 12
@@ -496,15 +495,11 @@ def test_a_long_streamed_answer_costs_little_for_each_batch(transcript, fill, se
     )
     text = part * 40
     messages = fill(transcript, ["q", "Begin.\n\n"], state=MessageState.GROWING)
-    longest = 0.0
     for place in range(0, len(text), 400):
-        begin = time.thread_time()  # of this thread alone: other programs do not count
         grow(transcript, messages[-1], text[place : place + 400])
         transcript.lay_out()
         transcript.viewport().repaint()
-        longest = max(longest, time.thread_time() - begin)
     settled(transcript)
-    assert longest < 0.2, longest  # 0.02 s on 2 cores of 2026; a slow machine may take longer
     assert len(documents(transcript)) < 60
     row = transcript.sections[1].body_rows()[-1]
     assert row.is_laid_out
