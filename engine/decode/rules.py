@@ -37,7 +37,7 @@ class Outcome:
     reason: str | None = None
 
 
-_GOES_ON = Outcome()
+GOES_ON = Outcome()
 
 
 def ends_inside_character(data: bytes) -> bool:
@@ -156,7 +156,7 @@ class AnswerRules:
         if self._is_thinking and self._is_budget_used():
             self._has_budget = False
             return Outcome(append=start.budget_ids)
-        return _GOES_ON
+        return GOES_ON
 
     def _is_budget_used(self) -> bool:
         """Whether thinking ends here: not inside a character, while there is room to wait."""

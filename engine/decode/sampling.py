@@ -143,9 +143,7 @@ class Sampler:
         except BadLogitsError:
             return None
 
-    def sample_window(
-        self, logits: FloatArray, drafts: Sequence[int], *, use_penalties: bool = True
-    ) -> list[int]:
+    def sample_window(self, logits: FloatArray, drafts: Sequence[int]) -> list[int]:
         """The next tokens up to the first one that is not its draft; often none.
 
         That they are drawn in one call is all there is to it: none where a draw depends on the tokens
@@ -154,9 +152,8 @@ class Sampler:
         Args:
             logits: `[1 + drafts, V]`, not changed.
             drafts: what each of the tokens but the last is expected to be.
-            use_penalties: as for `sample`.
         """
-        if self._draw is None or (use_penalties and self._penalties.is_active):
+        if self._draw is None or self._penalties.is_active:
             return []
         return self._draw.draw_window(logits, self.num_seen, drafts)
 

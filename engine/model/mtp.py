@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -202,11 +202,11 @@ class MtpHead:
         if draft.best is not None:
             result = PassResult(draft.logits, wanted, rows.streams, starts)
             if form is LogitsForm.CANDIDATES:
-                return replace(result, candidates=BestRows(draft.best, token_ids=ids))
+                return result._replace(candidates=BestRows(draft.best, token_ids=ids))
             best = draft.best.copy()
             if ids is not None:
                 best[best >= 0] = ids[best[best >= 0]]
-            return replace(result, best=best)
+            return result._replace(best=best)
         return PassResult(self._all_logits(draft.logits), wanted, rows.streams, starts)
 
     def _pass(

@@ -329,18 +329,18 @@ class Model:
                 [PlannedRows(e.state, e.state.length, e.token_ids) for e in batch.entries]
             )
             rows = buffers.rows(batch.num_rows)
-            starts = plan.seq_start.tolist()
             self._write_rows(batch, plan, rows[0])
-            wanted = logit_rows([e.logits for e in batch.entries], starts)
+            wanted = logit_rows([e.logits for e in batch.entries], batch.starts)
             parts = yield from self._compute(
                 lambda: buffers.passes.parts(plan, rows, wanted, batch.form),
                 lambda: _check_undisturbed(opened, buffers),
                 at_once=at_once,
             )
             streams = rows[-1].streams
-            ends = plan.seq_start.copy()
-            result = PassResult(parts.logits, wanted, streams, ends, candidates=parts.candidates)
-            self._finish(batch, streams, starts)
+            result = PassResult(
+                parts.logits, wanted, streams, batch.starts, candidates=parts.candidates
+            )
+            self._finish(batch, streams)
             finished = True
             return result
         finally:
@@ -387,7 +387,7 @@ class Model:
                 self._make_room(error, attempt)
                 attempt += 1
 
-    def _finish(self, batch: Batch, streams: FloatArray, starts: list[int]) -> None:
+    def _finish(self, batch: Batch, streams: FloatArray) -> None:
         """Give every sequence the streams of its rows, or of the last one of many.
 
         Copies: the next pass, of any sequence, reuses the buffer.
@@ -397,7 +397,7 @@ class Model:
         if is_small:
             streams = self._copy(streams)  # one for all of them
         for index, entry in enumerate(batch.entries):
-            first, stop = starts[index], starts[index + 1]
+            first, stop = batch.starts[index : index + 2]
             if stop - first > most:
                 first = stop - 1
             part = streams[first:stop]

@@ -65,12 +65,12 @@ class PassRunner:
         Raises:
             EngineError: it cannot be computed; nothing of it is left.
         """
+        self.has_windows_alone = False
         form = LogitsForm.CANDIDATES
         for part in parts:
             if part.is_last and not part.request.takes_few:
                 form = LogitsForm.ALL
         batch = Batch([part.entry() for part in parts], form)
-        self.has_windows_alone = False
         if self.open:
             return self._compute_meanwhile(batch, parts)
         self._num_passes += 1

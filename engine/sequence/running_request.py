@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
 
 from engine.core.disk_reads import DiskReads, difference
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.draft.drafting import RequestDrafts
 from engine.decode.logprobs import token_logprobs
-from engine.decode.rules import AnswerRules
+from engine.decode.rules import GOES_ON, AnswerRules
 from engine.decode.sampling import Sampler
-from engine.ops.best_logits import BestLogits, RowLogits
+from engine.ops.best_logits import BestLogits, FloatArray, RowLogits
 from engine.ops.token_mask import TokenMask
 from engine.sequence.session_visit import Visit
 from engine.sequence.state import SequenceState
@@ -21,8 +25,7 @@ MOST_OF_FORM = 16  # tokens at once that an answer's form leaves no choice about
 WINDOW_ROWS = 32  # an answer's pending tokens are computed at once up to so many
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):  # made for each token: a frozen dataclass takes three times as long
     """What follows in an answer.
 
     Attributes:
@@ -96,11 +99,22 @@ class RunningRequest:
         Raises:
             EngineError: there is no next token: the logits, or the answer's form, cannot be used.
         """
-        token_id = self._draw(logits)
-        added: list[int] = []
-        logprobs: list[TokenLogprobs] = []
+        return self.take(self._draw(logits), logits)
+
+    def take(self, token_id: int, logits: RowLogits) -> Chosen:
+        """Add the next token, which `choose` would have drawn, and what must follow it.
+
+        Raises:
+            EngineError: the answer's form cannot be used.
+        """
         num_top = self.start.sampling.top_logprobs
         outcome = self.rules.accept(token_id)
+        if outcome is GOES_ON and num_top < 0 and self.constraint is None and not self.forced:
+            self.sampler.note(token_id)  # as most tokens are
+            self.tokens.append(token_id)
+            return Chosen((token_id,), (), None)
+        added: list[int] = []
+        logprobs: list[TokenLogprobs] = []
         if outcome.is_kept:
             added.append(token_id)
             self.sampler.note(token_id)
@@ -132,6 +146,19 @@ class RunningRequest:
                 logprobs.append(TokenLogprobs(token_id, 0.0))  # it was certain
         self.tokens.extend(added)
         return Chosen(tuple(added), tuple(logprobs), outcome.reason)
+
+    def draw_window(
+        self, logits: FloatArray | Sequence[RowLogits], drafts: Sequence[int]
+    ) -> list[int]:
+        """What would be drawn from the first rows of a window, where that is known at once.
+
+        Args:
+            logits: of 1 + drafts rows, as for `verify`.
+            drafts: the tokens that were guessed.
+        """
+        if self.constraint is not None or not isinstance(logits, np.ndarray):
+            return []
+        return self.sampler.sample_window(logits, drafts)
 
     def timings(self, now: float, disk: tuple[DiskReads, ...] = ()) -> Timings:
         """Counts and times up to now; `disk` is what has been read from the disk by now."""

@@ -402,7 +402,8 @@ class Scheduler:
             request.disk.append(self._disk_reads())
             self._report_prompt(request, part.num_rows)
         try:
-            verified = verify(request, logits, part.drafts)
+            drawn = request.draw_window(logits, part.drafts) if part.drafts else ()
+            verified = verify(request, logits, part.drafts, drawn)
         except EngineError as error:
             request.state.commit(part.num_rows)
             return error

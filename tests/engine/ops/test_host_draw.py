@@ -259,12 +259,13 @@ def test_a_window_is_drawn_as_row_by_row_up_to_the_first_wrong_draft(
 
 def test_a_window_is_left_to_the_rows_where_each_draw_changes_the_next(ops: HostOps):
     logits = np.zeros((3, 50), np.float32)
-    plain, quick = two_samplers(ops, top_k=5, presence_penalty=1.0)
-    assert quick.sample_window(logits, [1, 2]) == []
-    assert quick.sample_window(logits, [1, 2], use_penalties=False)
-    assert plain.sample_window(logits, [1, 2], use_penalties=False) == []
+    _, moved = two_samplers(ops, top_k=5, presence_penalty=1.0)
+    assert moved.sample_window(logits, [1, 2]) == []
+    plain, quick = two_samplers(ops, top_k=5)
+    assert plain.sample_window(logits, [1, 2]) == []
+    assert quick.sample_window(logits, [1, 2])
     with pytest.raises(ValueError, match="do not fit"):
-        quick.sample_window(logits, [1], use_penalties=False)
+        quick.sample_window(logits, [1])
 
 
 def test_a_mask_is_kept_bit_by_bit():

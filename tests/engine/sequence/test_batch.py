@@ -114,9 +114,9 @@ def test_senseless_batches_are_refused():
     model = load_golden("full", "reference", max_rows=4)
     sequence = model.new_sequence()
     with pytest.raises(ValueError, match="needs tokens"):
-        BatchEntry(sequence, [])
+        Batch([BatchEntry(sequence, [])])
     with pytest.raises(ValueError, match="rope positions of shape"):
-        BatchEntry(sequence, [1, 2], LogitsWanted.LAST, np.zeros((3, 3), np.int32))
+        Batch([BatchEntry(sequence, [1, 2], LogitsWanted.LAST, np.zeros((3, 3), np.int32))])
     with pytest.raises(ValueError, match="needs entries"):
         Batch([])
     with pytest.raises(ValueError, match="twice"):
