@@ -39,9 +39,12 @@ _MIN_DRIVER_OF_NEW_CARDS = ((10, 0), 570)  # Blackwell came with CUDA 12.8
 # Video memory that is left to others: a desktop grows when windows open.
 VRAM_RESERVE_BYTES = 700 << 20
 VRAM_RESERVE_DISPLAY_BYTES = 1500 << 20
-# Context, streams and compiled kernels of CUDA itself; of these, what a card lacks once it is opened.
-CUDA_BYTES = 450 << 20
+# Of CUDA itself: context and streams, which a card that is opened lacks already; compiled kernels; graphs of
+# recorded passes, which may take so much and no more (engine/ops/cuda_recording.py), as no driver says it before.
 CONTEXT_BYTES = 300 << 20
+_KERNEL_BYTES = 64 << 20
+GRAPH_BYTES = 128 << 20
+CUDA_BYTES = CONTEXT_BYTES + _KERNEL_BYTES + GRAPH_BYTES
 # Beside what grows with a pass's rows: groups of rows in mixes and mixers, logits, the draft layer's rows.
 OTHER_SCRATCH_BYTES = 256 << 20
 # What a person's system and other programs take of RAM while the model runs, comfortably.

@@ -22,7 +22,7 @@ from engine.core.errors import ModelFileError
 from engine.core.ggml_types import GgmlType
 from engine.core.kv_type import KvType
 from engine.core.model_sizes import expert_scratch_row_bytes
-from engine.core.placement_hybrid import OTHER_SCRATCH_BYTES
+from engine.core.placement_hybrid import GRAPH_BYTES, OTHER_SCRATCH_BYTES
 from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
 from engine.device.base import Device, DeviceError, DeviceMemoryError, Stream
 from engine.gguf.reader import Tensor
@@ -35,7 +35,7 @@ from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_launches import Launches, make_launches
 from engine.ops.cuda_matrix import CudaMatrix, CudaRowTable, host_table
 from engine.ops.cuda_product_structs import FLOAT_FORMATS
-from engine.ops.cuda_recording import CudaRecording, Steps
+from engine.ops.cuda_recording import CudaRecording, GraphMemory, Steps
 from engine.ops.cuda_settings import CudaSettings
 from engine.ops.cuda_streams import Pending
 from engine.ops.host import HOST_FORMATS, HostOps
@@ -104,6 +104,7 @@ class CudaOps(Ops):
         self._launcher = Launcher(device)
         self._space = self._launcher.space
         self._steps = Steps(self._launcher.stream)
+        self._graphs = GraphMemory(device, GRAPH_BYTES)
         self._host_arrays = HostArrays(self._space)
         self._launches = launches(self._launcher, limits)
         self.moe_work = CudaExperts(
@@ -212,7 +213,7 @@ class CudaOps(Ops):
             self.moe_work,
             self.settings.reserve_bytes,
             most if wished is None else min(most, wished),
-            lambda: max(0, planned - self._launcher.scratch_bytes),
+            lambda: max(0, planned - self._launcher.scratch_bytes - self._graphs.num_bytes),
         )
 
     def _scratch_bytes(self, groups: Sequence[MoeWeights]) -> int:
@@ -225,7 +226,7 @@ class CudaOps(Ops):
                 is_gated=group.gate.type is group.up.type and kinds.isdisjoint(FLOAT_FORMATS),
             )
             per_row = max(per_row, row)
-        return self.limits.max_rows * per_row + OTHER_SCRATCH_BYTES
+        return self.limits.max_rows * per_row + OTHER_SCRATCH_BYTES + GRAPH_BYTES
 
     def count_choices(self, counter: ChoiceCounter | None) -> bool:
         """Count what comes to the host anyway."""
@@ -242,9 +243,13 @@ class CudaOps(Ops):
         self.moe_work.set_pcie_frac(settings.get("pcie_frac", self.settings.pcie_frac))
 
     def make_room(self, error: DeviceMemoryError, attempt: int = 0) -> bool:
-        """Give up a part of the slots for experts, when there are any."""
+        """Give up a part of the slots for experts, when there are any; once also recordings."""
+        self.synchronize()
         needed = max(0, error.needed_bytes - error.free_bytes)
-        return self.moe_work.shrink(needed, attempt)
+        made = self.moe_work.shrink(needed, attempt)
+        if attempt == 1 or (attempt == 0 and not made):
+            made = self._graphs.drop() or made
+        return made
 
     def balance_memory(self) -> None:
         """Give slots back while less than the reserve is free, and take them again when there is more."""
@@ -281,7 +286,7 @@ class CudaOps(Ops):
 
     def record(self, parts: Sequence[Part], keep: Sequence[object]) -> Recording:
         """The parts as graphs, with what the host does between them."""
-        return CudaRecording(self._steps, parts, keep, self._generation)
+        return CudaRecording(self._steps, parts, keep, self._generation, self._graphs)
 
     def _generation(self) -> int:
         return self.moe_work.generation + self._launcher.generation
