@@ -19,6 +19,10 @@ from engine.ops.recording import Part, Recording
 
 Step = Callable[[], None]
 
+_IDLE_TURNS = (
+    4000  # a recording that was not run for so many runs of others may go: some hundred windows
+)
+
 
 class Steps:
     """Where host functions between launches go."""
@@ -82,9 +86,11 @@ class Steps:
 
 
 class GraphMemory:
-    """What the graphs of all recordings take of a card; the ones not run for longest go when it is too much.
+    """What the graphs of all recordings take of a card; those that are not run any more go when it is too much.
 
-    Drivers do not say what a graph takes: it is what is free before less what is free behind.
+    Drivers do not say what a graph takes: it is what is free before less what is free behind. What was run
+    lately stays in any case, for making it again takes longer than the pass: rather the reserve runs short,
+    and experts give it back (`cuda_balance.py`).
 
     Attributes:
         turn: how many times recordings were run.
@@ -118,7 +124,8 @@ class GraphMemory:
         make()
         recording.graph_bytes = max(0, before - self._device.free_bytes())
         self._made.add(recording)
-        others = sorted(self._made - {recording}, key=lambda one: one.last_run)
+        old = [one for one in self._made if self.turn - one.last_run > _IDLE_TURNS]
+        others = sorted((one for one in old if one is not recording), key=lambda one: one.last_run)
         for other in others:
             if self.num_bytes <= self._most:
                 break

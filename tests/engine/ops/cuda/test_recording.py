@@ -170,6 +170,7 @@ def test_memory_that_is_given_back_while_a_window_is_left_open_changes_nothing(m
 def emulated(graph_bytes: int, most_bytes: int, monkeypatch: pytest.MonkeyPatch) -> Model:
     """A model on a card whose graphs take so much, and may take so much together."""
     monkeypatch.setattr("engine.ops.cuda.GRAPH_BYTES", most_bytes)
+    monkeypatch.setattr("engine.ops.cuda_recording._IDLE_TURNS", 0)
     limits = golden_limits(max_rows=64)
     device = EmulatedDevice(1 << 29, seed=1)
     ops = CudaOps(limits.for_ops(), device, CudaSettings(cache_bytes=1 << 20, pcie_frac=1.0))
@@ -212,6 +213,13 @@ def test_the_window_that_was_not_run_for_longest_goes_first(monkeypatch) -> None
     sequence = model.new_sequence()
     forward(model, sequence, [5, 6, 7, 8, 9])
     assert [one.is_made for one in by_turn] == [False, True, True, True]
+
+
+def test_windows_that_are_in_use_are_not_made_again_and_again(monkeypatch) -> None:
+    model = emulated(1 << 16, 1, monkeypatch)
+    monkeypatch.setattr("engine.ops.cuda_recording._IDLE_TURNS", 4000)
+    windows(model)
+    assert [one.is_made for one in ops_of(model)._graphs._made] == [True] * 4
 
 
 def test_a_pass_that_lacks_memory_gets_that_of_graphs_too(monkeypatch) -> None:
