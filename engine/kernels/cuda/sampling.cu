@@ -119,7 +119,7 @@ KERNEL(candidate_parts)(const float* logits, uint64_t* candidates, float* tops, 
     const float top = best == ODD ? __int_as_float(0x7fc00000)
                       : best == 0 ? -__int_as_float(0x7f800000)
                                   : logit_of(best);
-    const auto key = [row, first, &keys](int32_t i) { return i < KEPT_KEYS ? keys[i] : ordered_key(row[first + i]); };
+    const auto key = [row, first](int32_t i) { return i < KEPT_KEYS ? keys[i] : ordered_key(row[first + i]); };
     float sum = 0.0f;
     for (int32_t i = threadIdx.x; i < count; i += blockDim.x) sum += expf(value_of_key(key(i)) - top);
     sum = block_sum(sum, memory);
