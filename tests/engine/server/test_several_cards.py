@@ -17,7 +17,7 @@ def test_two_cards_of_unequal_size_answer_as_one_does(start_server):
     for gpus, build in (("0", "(cuda sm_89)"), ("0,1", "(cuda sm_89 on 2 cards)")):
         server = start_server(None, *FLAGS, "--gpus", gpus, environment=CARDS)
         reply = server.chat(
-            "Define: river", temperature=0, max_tokens=8, reasoning_effort="none"
+            "Define: river", temperature=0, max_tokens=4, reasoning_effort="none"
         ).json()
         answers.append((reply["choices"][0]["message"]["content"], reply["usage"]))
         assert build in server.http.get("/props").json()["build_info"]
