@@ -17,7 +17,7 @@ from installer.wizard.window import WizardWindow
 from tests.fake_hub.catalogs import catalog_for
 from tests.fake_hub.content import BytesContent
 from tests.installer.wizard.conftest import PATIENCE_MS
-from tests.installer.wizard.test_wizard import press, to_download, wait_for
+from tests.installer.wizard.walk import press, to_download, wait_for
 
 DATA = random.Random(4).randbytes(400_000)  # noqa: S311  # test data
 TEXTS = Texts(Language.ENGLISH)
