@@ -230,7 +230,7 @@ def test_pages_on_a_card_are_those_that_its_layers_leave_room_for():
     assert rooms == [0, model.context, model.num_tokens]
     step = 64 << 20
     near = [model.near_tokens(24, room, is_last=False) for room in range(0, 8 * GIB, step)]
-    found = [b - a for a, b in itertools.pairwise(near) if 0 < a and b < model.context]
+    found = [b - a for a, b in itertools.pairwise(near) if a > 0 and b < model.context]
     each = (20_000 - 500) / 2  # of a token's keys and values half of the layers'
     assert found
     assert found == pytest.approx([step / each] * len(found), abs=2)
