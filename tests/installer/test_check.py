@@ -102,7 +102,7 @@ def test_a_context_that_is_short_for_agents_is_said() -> None:
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "installer", "--check", *arguments]
     return subprocess.run(
-        command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False, timeout=170
+        command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False, timeout=300
     )
 
 

@@ -66,7 +66,7 @@ def run(home: Path) -> Run:
             capture_output=True,
             text=True,
             encoding="utf-8",
-            timeout=120,
+            timeout=300,
             check=False,
         )
 

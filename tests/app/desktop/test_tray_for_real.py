@@ -21,7 +21,7 @@ import pytest
 from engine.core.settings import Settings, live_engine_record, save_settings
 from tests.support.desktop import Desktop, end, wait_until
 
-pytestmark = [pytest.mark.desktop, pytest.mark.timeout(170)]
+pytestmark = [pytest.mark.desktop, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[3]
 TITLE = "^Stratum$"
@@ -152,7 +152,7 @@ def test_a_second_start_raises_the_window_of_the_first(app):
     app.desktop.output(["xdotool", "windowactivate", "--sync", window])
     app.desktop.press("ctrl+w")
     wait_until(lambda: not app.has_window(), "the window's closing")
-    assert app.start().wait(timeout=60) == 0
+    assert app.start().wait(timeout=90) == 0
     app.desktop.window(TITLE)
 
 
@@ -182,7 +182,7 @@ def test_without_a_panel_closing_the_window_quits(app):
     window = app.desktop.window(TITLE)
     app.desktop.output(["xdotool", "windowactivate", "--sync", window])
     app.desktop.press("ctrl+w")
-    assert program.wait(timeout=60) == 0
+    assert program.wait(timeout=90) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -191,7 +191,7 @@ def test_a_signal_ends_engine_and_app(app, number):
     program = app.start("--at-login")
     engine = app.engine_pid()
     os.kill(program.pid, number)
-    assert program.wait(timeout=60) == 0
+    assert program.wait(timeout=90) == 0
     assert not psutil.pid_exists(engine)
     assert "asked to end by signal" in app.log()
 
@@ -201,4 +201,4 @@ def test_settings_that_cannot_be_used_are_said_in_a_window(app):
     program = app.start()
     app.desktop.window(TITLE)
     app.desktop.press("Return")
-    assert program.wait(timeout=60) == 2
+    assert program.wait(timeout=90) == 2

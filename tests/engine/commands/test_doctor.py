@@ -23,7 +23,7 @@ def test_everything_is_well_here_and_says_so_as_json() -> None:
         text=True,
         cwd=ROOT,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     report = json.loads(done.stdout)
     assert done.returncode == 0, report

@@ -24,7 +24,7 @@ def inspect(
         cwd=ROOT,
         env={**os.environ, **(environment or {})},
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -422,7 +422,7 @@ def test_an_address_that_is_none_stops_the_start_and_is_not_shown(flags, words):
     root = Path(__file__).parents[4]
     command = [sys.executable, "-m", "engine", "serve", "--port", "0", *flags]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=root, timeout=60, check=False
+        command, capture_output=True, text=True, cwd=root, timeout=300, check=False
     )
     assert done.returncode == 2
     assert words in done.stderr
