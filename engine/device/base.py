@@ -230,9 +230,17 @@ class Stream(ABC):
 
 
 class Device(ABC):
-    """One card. For one calling thread at a time."""
+    """One card. For one calling thread at a time.
+
+    Attributes:
+        info: what it is.
+        array_rounding: bytes to whose multiples arrays' memory is rounded up, so that one can stand in for another.
+        array_margin: bytes behind an array that kernels may read (never use): they load whole words.
+    """
 
     info: DeviceInfo
+    array_rounding: int = 512
+    array_margin: int = 64
 
     @abstractmethod
     def free_bytes(self) -> int:
