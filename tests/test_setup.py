@@ -109,7 +109,9 @@ def test_an_environment_whose_making_was_interrupted_is_made_anew(
     """A stop between Python and pip leaves a Python that runs and can install nothing."""
     (bare_copy / "requirements" / "base.txt").write_text("numpy==2.4.6 --hash=sha256:0\n")
     subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", bare_copy / ".venv"], check=True, timeout=300
+        [sys.executable, "-m", "venv", "--without-pip", bare_copy / ".venv"],
+        check=True,
+        timeout=300,
     )
     path = bare_path(tmp_path / "bin", "tail", "grep", "mv")
     done = setup(bare_copy, "--demo", PATH=path, STRATUM_PYTHON=sys.executable, PIP_NO_INDEX="1")
