@@ -73,8 +73,8 @@ sys.exit(main(["--index", "0"]))
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (WRONG_OPERATION, ("1 of 2 checks", "rms_norm 9")),
-        (WRONG_MODEL, ("1 of 2 checks", "the bundled model")),
+        (WRONG_OPERATION, ("1 of 3 checks", "rms_norm 9")),
+        (WRONG_MODEL, ("1 of 3 checks", "the bundled model")),
     ],
 )
 def test_a_card_that_computes_wrongly_is_told_with_what_failed_and_the_way_out(
