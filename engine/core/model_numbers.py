@@ -25,8 +25,8 @@ from engine.core.model_sizes import (
     vocabulary_bytes,
     workspace_bytes,
 )
-from engine.core.placement import COPIED_EXPERTS, EXPERTS, Tier, weight_parts
 from engine.core.prompt_chunk import rows_on_cpu
+from engine.core.weight_groups import COPIED_EXPERTS, EXPERTS, Tier, weight_parts
 
 # What a catalogue does not say, for the published shapes; each only matters by a few hundred MB.
 _STATE_BYTES_PER_WEIGHT = 1  # of layers x hidden x hidden: two float32 halves of the delta states

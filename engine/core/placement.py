@@ -1,26 +1,25 @@
 """What lives where: a pure function of machine, model header and config.
 
 The wizard, `engine inspect` and the worker call the same function and get the same answer: every
-part of the model with its tier and bytes, the reason for it, and one verdict. This file places for a
-machine on which the CPU computes everything; `placement_hybrid.py` from numbers alone, and with a
-graphics card. It counts weights, KV pages (keys, values, raw and
-pooled index keys), recurrent states with their rollback copy, workspaces and a reserve
-(spec/qwen4exp.md section 6).
+part of the model with its tier and bytes, the reason for it, and one verdict. This file places in RAM
+what the CPU computes with, all of it or what a graphics card leaves; `placement_hybrid.py` places from numbers
+alone, on cards too. It counts weights, KV pages (keys, values, raw and pooled index keys), recurrent
+states with their rollback copy, workspaces and a reserve (spec/qwen4exp.md section 6).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from engine.core.config import ExpertMode, NgramMode, RunConfig
-from engine.core.draft_head_file import is_draft_layer, tensors_with_head
+from engine.core.draft_head_file import tensors_with_head
 from engine.core.drive_speed import DriveKind
 from engine.core.errors import ConfigError, ParameterValue, ResourceError
 from engine.core.expert_plan import ExpertPlan, plan_experts
-from engine.core.gguf_header import ModelHeader, TensorInfo
+from engine.core.gguf_header import ModelHeader
 from engine.core.machine import Machine
 from engine.core.model_config import ModelConfig
 from engine.core.model_sizes import (
@@ -36,12 +35,10 @@ from engine.core.model_sizes import (
 from engine.core.ngram_mode import NgramPlan, plan_ngram_table
 from engine.core.ngram_numbers import TABLE_NAME
 from engine.core.prompt_chunk import CPU_ROWS, rows_on_cpu
-from engine.core.requant import is_requantised, requantised_bytes
 from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
+from engine.core.weight_groups import EXPERTS, TABLE_PART, PlacedPart, Tier, weight_parts
 
-EXPERTS = "Experts"
-COPIED_EXPERTS = "Experts, taken apart"  # files that store gate and up as one tensor
 DEFAULT_CONTEXT = 32_768
 
 # Python, the libraries, the kernels and the front: measured 130 MB resident before a model is loaded.
@@ -50,7 +47,6 @@ PROGRAM_BYTES = 200 << 20
 SYSTEM_RESERVE_BYTES = 1 << 30
 # A "32 GB" kit reports 31.x GiB because firmware keeps some: sizes may miss by this share.
 RAM_TOLERANCE = 0.03
-TABLE_PART = "n-gram table"
 # What a graphics card holds instead.
 _CARD_PARTS = frozenset(
     {
@@ -70,32 +66,6 @@ class Verdict(enum.StrEnum):
     FITS = "fits"
     TIGHT = "tight"
     DOES_NOT_FIT = "does_not_fit"
-
-
-class Tier(enum.StrEnum):
-    """Where a part lives."""
-
-    RAM_MAPPED = "ram_mapped"  # the file itself, through the system's page cache
-    RAM = "ram"
-    VRAM = "vram"
-    DISK = "disk"  # mapped too, but only a few rows are read per token
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedPart:
-    """One part of what is needed.
-
-    Attributes:
-        name: what it is.
-        tier: where it lives.
-        num_bytes: its size.
-        reason: why there, or how the size comes about.
-    """
-
-    name: str
-    tier: Tier
-    num_bytes: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,44 +384,6 @@ def _kv_pages(pages_each: int, page_bytes: int, parallel: int, machine: Machine)
     return pages_each + max(extra, parallel - 1)
 
 
-def weight_parts(
-    tensors: Mapping[str, tuple[int, TensorInfo]], num_layers: int, *, requant: bool
-) -> list[PlacedPart]:
-    """The weights in groups, each with its tier and the reason for it."""
-    sizes = {
-        EXPERTS: 0,
-        COPIED_EXPERTS: 0,
-        TABLE_PART: 0,
-        "Token embedding": 0,
-        "MTP layer": 0,
-        "Other": 0,
-    }
-    sizes |= {"Stream projections": 0, "Stream projections as Q8_0": 0}
-    for name, (_shard, info) in tensors.items():
-        if requant and is_requantised(name, info.type, info.shape):
-            sizes["Stream projections"] += info.num_bytes
-            sizes["Stream projections as Q8_0"] += requantised_bytes(info.shape)
-        else:
-            sizes[_weight_group(name, num_layers)] += info.num_bytes
-    reasons = {
-        COPIED_EXPERTS: (Tier.RAM, "gate and up are one tensor in the file: copied at the start"),
-        EXPERTS: (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
-        TABLE_PART: (Tier.DISK, "a few rows per token are read"),
-        "Token embedding": (Tier.DISK, "one row per token is read"),
-        "MTP layer": (Tier.RAM_MAPPED, "read for every draft"),
-        "Stream projections": (Tier.DISK, "read once, at the start (setting: requant)"),
-        "Stream projections as Q8_0": (Tier.RAM, "made at the start (setting: requant)"),
-        "Other": (Tier.RAM_MAPPED, "mixers, routers, shared experts and head: read every token"),
-    }
-    if not is_read_by_rows("token_embd.weight", tensors):
-        reasons["Token embedding"] = (Tier.RAM_MAPPED, "it is the head too: read every token")
-    return [
-        PlacedPart(group, reasons[group][0], num_bytes, reasons[group][1])
-        for group, num_bytes in sizes.items()
-        if num_bytes
-    ]
-
-
 def _kept(part: PlacedPart) -> PlacedPart:
     """A part that every token reads, held in memory."""
     if part.tier is not Tier.RAM_MAPPED or part.name == EXPERTS:
@@ -473,49 +405,6 @@ def _expert_parts(plan: ExpertPlan) -> list[PlacedPart]:
         PlacedPart(EXPERTS, Tier.DISK, plan.disk_bytes, "read when a token wants them"),
     ]
     return [part for part in parts if part.num_bytes]
-
-
-def expert_tensors(header: ModelHeader) -> set[str]:
-    """Tensors of the layers' experts that are computed with where they lie in the file."""
-    num_layers = model_config_of(header).num_layers
-    return {name for name in header.tensors if _weight_group(name, num_layers) == EXPERTS}
-
-
-def read_every_token(header: ModelHeader, *, has_other_head: bool = False) -> set[str]:
-    """Tensors that every token reads whole; of a draft head all, because every draft reads it.
-
-    With a draft head from another file that of the model's own is not read.
-    """
-    num_layers = model_config_of(header).num_layers
-    return {
-        name
-        for name in header.tensors
-        if _weight_group(name, num_layers) not in {EXPERTS, COPIED_EXPERTS}
-        and not is_read_by_rows(name, header.tensors)
-        and not (has_other_head and is_draft_layer(name, num_layers))
-    }
-
-
-def is_read_by_rows(name: str, tensors: Container[str]) -> bool:
-    """Whether a token reads only some rows of a tensor, so that the rest may stay on the disk.
-
-    Without a head of its own the model multiplies by its embedding: that is then read whole.
-    """
-    if name == "token_embd.weight":
-        return "output.weight" in tensors
-    return name == TABLE_NAME
-
-
-def _weight_group(name: str, num_layers: int) -> str:
-    if name == TABLE_NAME:
-        return TABLE_PART
-    if name == "token_embd.weight":
-        return "Token embedding"
-    if is_draft_layer(name, num_layers):
-        return "MTP layer"
-    if "_exps." in name:
-        return COPIED_EXPERTS if "gate_up_exps." in name else EXPERTS
-    return "Other"
 
 
 def _verdict(

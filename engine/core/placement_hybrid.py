@@ -26,12 +26,11 @@ from engine.core.placement import (
     PROGRAM_BYTES,
     RAM_TOLERANCE,
     SYSTEM_RESERVE_BYTES,
-    PlacedPart,
-    Tier,
     Verdict,
 )
 from engine.core.prompt_chunk import CARD_ROWS, rows_on_card, turns_s
 from engine.core.timeline import REFERENCE_RATES, Rates, WindowLoad, link_bytes_per_s
+from engine.core.weight_groups import PlacedPart, Tier
 
 MIN_CAPABILITY = (7, 5)  # what our kernels are compiled for: Turing and newer
 _MIN_DRIVER_OF_NEW_CARDS = ((10, 0), 570)  # Blackwell came with CUDA 12.8

@@ -20,16 +20,10 @@ from engine.core.errors import EngineError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine, probe_machine
 from engine.core.model_sizes import MAX_WINDOW
-from engine.core.placement import (
-    Placement,
-    Verdict,
-    expert_tensors,
-    is_read_by_rows,
-    place_on_cpu,
-    read_every_token,
-)
+from engine.core.placement import Placement, Verdict, place_on_cpu
 from engine.core.prompt_chunk import rows_on_cpu
 from engine.core.settings import load_settings
+from engine.core.weight_groups import expert_tensors, is_read_by_rows, read_every_token
 from engine.decode.draft.drafting import Drafting
 from engine.decode.sampling import Sampler
 from engine.gguf.memory_lock import lock_tensors

@@ -18,15 +18,9 @@ from engine.core.model_sizes import (
     state_bytes,
     vocabulary_bytes,
 )
-from engine.core.placement import (
-    TABLE_PART,
-    Tier,
-    Verdict,
-    place_on_cpu,
-    read_every_token,
-    require_private_memory,
-)
+from engine.core.placement import Verdict, place_on_cpu, require_private_memory
 from engine.core.sizes import size_in_words
+from engine.core.weight_groups import TABLE_PART, Tier, read_every_token
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"

@@ -11,7 +11,7 @@ import pytest
 from engine.core.config import OpsName, RunConfig
 from engine.core.gguf_header import read_model_header
 from engine.core.gpu import Gpu, GpuReport
-from engine.core.placement import Tier
+from engine.core.weight_groups import Tier
 from engine.decode.generate import generate
 from engine.device.base import DeviceError, DeviceMemoryError
 from engine.memory.expert_counts import ExpertCounts, model_key
