@@ -194,8 +194,8 @@ def test_a_pass_of_the_draft_head_that_lacks_memory_is_done_again_with_fewer_exp
     layer, lacking = model.mtp._layer, [1, 1]
     run = type(layer).run
 
-    def runs_out(self, *arguments):
-        run(self, *arguments)
+    def runs_out(self, *arguments, **owed):
+        run(self, *arguments, **owed)
         if self is layer and lacking:
             lacking.pop()
             raise DeviceMemoryError("The card has no room.")
@@ -215,7 +215,7 @@ def test_a_draft_head_without_experts_on_the_card_has_nothing_to_give_up(monkeyp
     assert model.mtp is not None
     layer = model.mtp._layer
 
-    def runs_out(self, *_arguments):
+    def runs_out(self, *_arguments, **_owed):
         raise DeviceMemoryError("The card has no room.")
 
     sequence = model.new_sequence()
