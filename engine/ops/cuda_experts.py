@@ -5,7 +5,7 @@ them; the card computes the experts that it holds and the shared one, while the 
 and computes the missing ones in place in the mapped file. A share of the missing ones (`pcie_frac`) is
 copied to the card instead and computed there. The host's sum is added where both come together.
 
-A layer of many rows (a prompt) is computed on the card alone: the missing experts pass through a ring of
+A layer of many rows (a prompt, beyond `host_rows`) is computed on the card alone: the missing experts pass through a ring of
 slots in groups, the next group being copied while one is computed.
 
 What the card computes of a choice is kept apart until the end and summed in the order of the choice. So

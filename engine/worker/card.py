@@ -14,12 +14,16 @@ from engine.core.gpu import Gpu, probe_gpus
 from engine.core.machine import probe_machine
 from engine.core.model_config import ModelConfig
 from engine.core.model_numbers import numbers_of_header
+from engine.core.model_sizes import model_config_of
 from engine.core.placement_hybrid import (
     COMFORT_BYTES,
     VRAM_RESERVE_DISPLAY_BYTES,
+    rates_of,
     reserve_bytes,
 )
 from engine.core.settings import load_settings
+from engine.core.small_prompts import rows_for_cpu
+from engine.core.timeline import REFERENCE_RATES
 from engine.memory.expert_counts import FOLDER, model_key, open_counts
 from engine.ops.cuda_settings import CudaSettings
 
@@ -33,9 +37,22 @@ def card_settings(config: RunConfig, header: ModelHeader) -> CudaSettings:
         cache_bytes=None if wanted is None else wanted << 20,
         reserve_bytes=_reserve(config),
         pcie_frac=config.pcie_frac,
+        host_rows=_host_rows(config, header),
         pins_experts=config.expert_mode is ExpertMode.RESIDENT,
         pinned_copy_bytes=_room_for_copies(config, header),
         counts=_known_counts(config, header),
+    )
+
+
+def _host_rows(config: RunConfig, header: ModelHeader) -> int:
+    """Rows up to which the CPU computes what a card lacks, beside the fastest link of the cards."""
+    model, numbers = model_config_of(header), numbers_of_header(header, config)
+    buses = [rates_of(gpu).bus for gpu in probe_gpus().cards]
+    return rows_for_cpu(
+        *(model.num_experts, model.num_experts_used, numbers.expert_slot_bytes),
+        expert_values=3 * model.hidden_size * model.expert_width,
+        cores=config.threads or probe_machine().physical_cores,
+        bus_bytes_per_s=max(buses, default=REFERENCE_RATES.bus),
     )
 
 

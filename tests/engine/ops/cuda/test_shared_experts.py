@@ -441,3 +441,25 @@ def test_a_file_that_cannot_be_read_is_an_error_of_that_pass_and_the_next_one_is
         decoded(model, 1)
     ops_of(model).watch_reads(None)
     assert np.array_equal(decoded(model, 1), plain)
+
+
+@pytest.mark.parametrize("pcie_frac", [0.0, 0.5])
+def test_the_cpu_computes_what_the_card_lacks_of_a_short_prompt_and_the_bus_brings_it_of_a_long_one(
+    pcie_frac,
+):
+    settings = CudaSettings(
+        cache_bytes=expert_bytes() // 3 + 60_000, ring_experts=3, pcie_frac=pcie_frac, host_rows=32
+    )
+    model = load(settings)
+    work, memory = ops_of(model).moe_work, ops_of(model).moe_work.memory
+    assert memory is not None
+    wanted = arrays(CASE)["logits"][:NUM_TOKENS]
+    seen = []
+    for chunk in (40, 30):  # 30 + 10
+        layers, copied = work.times.num_layers, memory.mover.num_bytes
+        assert np.abs(decoded(model, chunk) - wanted).max() < 1e-4
+        seen.append((work.times.num_layers - layers, memory.mover.num_bytes - copied))
+    (long_layers, long_bytes), (short_layers, short_bytes) = seen
+    assert long_layers == 0
+    assert short_layers >= 8  # four for each pass; a recorded one is computed twice the first time
+    assert short_bytes < long_bytes
