@@ -5,10 +5,11 @@
 The same answer is generated twice, in this process: held to a schema, and free, where something is drawn
 too but the same tokens are taken. The schema has enums, nested objects, arrays, numbers and strings.
 Rounds alternate and the medians of all steps count. `mask_us` (processor time) is what the constraint
-takes beside the draw, `mask_percent` its share of a free step; `step_percent` is how much longer a held
-step takes, with what the constraint drives out of the model's caches. Tokens that the schema leaves no
-choice about are not drawn: `drawn_percent` of them are, and `token_percent` is how much longer a held
-answer takes than the same one without a constraint.
+takes beside the draw in the median, `mask_percent` its share of a free step, `mask_mean_us` the average
+with those tokens that need a mask; `step_percent` is how much longer a held step takes, with what the
+constraint drives out of the model's caches. Tokens that the schema leaves no choice about are not drawn:
+`drawn_percent` of them are, and `token_percent` is how much longer a held answer takes than the same one
+without a constraint.
 
     python bench/constraints.py --vocabulary 248320
 
@@ -172,12 +173,14 @@ class Times:
         held = statistics.median(step for run in self.held for step in run.steps)
         free = statistics.median(step for run in self.free for step in run.steps)
         inside = statistics.median(self.choices) - statistics.median(self.draws)
+        mean = statistics.fmean(self.choices) - statistics.median(self.draws)
         ratios = [h.token_s / f.token_s for h, f in zip(self.held, self.free, strict=True)]
         drawn = sum(len(run.steps) for run in self.held) / sum(len(run.ids) for run in self.held)
         return {
             "held_step_us": round(held * 1e6, 1),
             "free_step_us": round(free * 1e6, 1),
             "mask_us": round(inside * 1e6, 1),
+            "mask_mean_us": round(mean * 1e6, 1),
             "mask_percent": round(100 * inside / free, 1),
             "step_percent": round(100 * (held / free - 1), 1),
             "drawn_percent": round(100 * drawn, 1),

@@ -107,12 +107,15 @@ class RunningRequest:
         Raises:
             EngineError: the answer's form cannot be used.
         """
-        num_top = self.start.sampling.top_logprobs
+        num_top, constraint = self.start.sampling.top_logprobs, self.constraint
         outcome = self.rules.accept(token_id)
-        if outcome is GOES_ON and num_top < 0 and self.constraint is None and not self.forced:
-            self.sampler.note(token_id)  # as most tokens are
-            self.tokens.append(token_id)
-            return Chosen((token_id,), (), None)
+        following: int | None = None  # what the form leaves no choice about
+        if outcome is GOES_ON and num_top < 0 and not self.forced:
+            following = None if constraint is None else constraint.take_forced()
+            if following is None:  # as behind most tokens
+                self.sampler.note(token_id)
+                self.tokens.append(token_id)
+                return Chosen((token_id,), (), None)
         added: list[int] = []
         logprobs: list[TokenLogprobs] = []
         if outcome.is_kept:
@@ -124,19 +127,19 @@ class RunningRequest:
         self.forced.extendleft(reversed(outcome.append))
         self.rules.drop_late(self.forced)
         while outcome.reason is None:
-            if self.forced:
+            if following is not None:
+                token_id, following = following, None
+            elif self.forced:
                 token_id = self.forced.popleft()
-                if self.constraint is not None:
-                    self.constraint.advance(token_id)
+                if constraint is not None:
+                    constraint.advance(token_id)
             else:
                 # Where log-probabilities are wanted, the model is asked about every token.
                 may_follow = num_top < 0 and len(added) < MOST_OF_FORM
-                following = (
-                    self.constraint.take_forced() if self.constraint and may_follow else None
-                )
-                if following is None:
+                must = constraint.take_forced() if constraint is not None and may_follow else None
+                if must is None:
                     break
-                token_id = following
+                token_id = must
             outcome = self.rules.accept(token_id, is_forced=True)
             self.forced.extendleft(reversed(outcome.append))
             self.rules.drop_late(self.forced)
