@@ -80,7 +80,7 @@ def test_what_is_not_reported_is_not_shown(view):
 
 
 def test_a_running_request_is_shown_with_its_figures(view, supervisor, start_server, wait):
-    tokens = {"text": "word " * 400, "delay_ms": 20}
+    tokens = {"text": "word " * 400, "delay_ms": 100}
     server = start_server({"answers": [{**tokens, "times": 0}]})
     supervisor.watch(server.url, server.process.pid)
     view.show()
