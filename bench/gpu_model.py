@@ -111,13 +111,15 @@ def _measure(device: Device, file: GgufFile, sizes: ModelSizes, share: float) ->
     sequence.commit(sizes.prompt)
     reports = []
     for rows in sizes.rows:
+        graphs = ops.graph_bytes
         for _ in range(3):  # records the window, lets the cache follow
-            model.forward(Batch([BatchEntry(sequence, tokens(rows))]))
+            model.forward(_window(sequence, tokens(rows)))
             sequence.commit(rows)
         reports.append(
             _windows(ops, model, sequence, sizes, [tokens(rows) for _ in range(sizes.windows)])
         )
         reports[-1]["prompt_tokens_per_s"] = sizes.prompt / prompt_s
+        reports[-1]["graphs_mib"] = (ops.graph_bytes - graphs) / (1 << 20)
     sequence.release()
     ops.close()
     return reports
@@ -167,5 +169,6 @@ def _line(report: Report) -> str:
         f"{report['preset']} {report['card_gib']} GiB, {report['rows']} rows: "
         f"{report['window_ms']:.2f} ms a window, {report['rows_per_s_of_all_layers']:.1f} rows/s of "
         f"all layers, hits {report.get('hit_rate', 0):.0%}, waited {report['waited_for_card_ms']:.2f},"
-        f" CPU {report['computed_on_cpu_ms']:.2f} ms, prompt {report['prompt_tokens_per_s']:.0f}/s"
+        f" CPU {report['computed_on_cpu_ms']:.2f} ms, prompt {report['prompt_tokens_per_s']:.0f}/s, "
+        f"graphs {report['graphs_mib']:.1f} MiB"
     )

@@ -121,6 +121,11 @@ class CudaOps(CudaLayerOps):
         """The stream that everything is put into."""
         return self._launcher.stream
 
+    @property
+    def graph_bytes(self) -> int:
+        """Card memory that recorded passes take, as far as the driver's numbers tell."""
+        return self._graphs.num_bytes
+
     # -- weights and arrays ----------------------------------------------------------------------
 
     def matrix(self, tensor: Tensor) -> Matrix:
