@@ -19,7 +19,7 @@ from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
 from engine.ops.cuda import CudaOps
 from engine.ops.cuda_settings import CudaSettings
-from engine.sequence.batch import Batch, BatchEntry
+from engine.sequence.batch import Batch, BatchEntry, LogitsForm, LogitsWanted
 from engine.sequence.state import SequenceState
 
 Report = dict[str, Any]
@@ -138,7 +138,7 @@ def _windows(
     hits, misses = (0, 0) if memory is None else (memory.cache.hits, memory.cache.misses)
     for token_ids in windows:
         began_at = time.perf_counter()
-        model.forward(Batch([BatchEntry(sequence, token_ids)]))
+        model.forward(_window(sequence, token_ids))
         times.append(time.perf_counter() - began_at)
         sequence.commit(len(token_ids))
     spent, count = ops.moe_work.times, max(1, len(windows))
@@ -157,6 +157,11 @@ def _windows(
         seen = memory.cache.hits + memory.cache.misses - hits - misses
         report["hit_rate"] = (memory.cache.hits - hits) / max(1, seen)
     return report
+
+
+def _window(sequence: SequenceState, token_ids: list[int]) -> Batch:
+    """A window as it is verified: logits of each row, of which the card gives the largest."""
+    return Batch([BatchEntry(sequence, token_ids, LogitsWanted.ALL)], LogitsForm.CANDIDATES)
 
 
 def _ring_bytes(experts: int, sizes: ModelSizes) -> int:

@@ -304,5 +304,5 @@ def _check_choices(ops: CudaOps) -> OpCheck:
         candidates = BestRows(found).row(row)
         same = np.array_equal(candidates.ids, order)
         wrong += not (same and np.array_equal(candidates.values, own[order]))
-        wrong += int(best[row]) != order[0]
+        wrong += int(best[row]) != int(order[0])
     return OpCheck(f"largest of {_VOCABULARY} logits", ops.isa, float(wrong), 0.0, wrong == 0)
