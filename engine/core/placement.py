@@ -88,6 +88,7 @@ class Placement:
         ngram: how the n-gram table is read; None without one.
         prompt_rows: rows of a prompt that one pass computes.
         near_pages: of the pages, those on a graphics card; None without one.
+        with_head: whether there is room for the draft head, where the model has one.
     """
 
     verdict: Verdict
@@ -104,6 +105,7 @@ class Placement:
     ngram: NgramPlan | None = None
     prompt_rows: int = CPU_ROWS
     near_pages: int | None = None
+    with_head: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +117,14 @@ class CardShare:
         prompt_rows: rows of a prompt that one pass computes.
         near_tokens: of so many tokens, those whose keys and values lie on the card.
         far_token_bytes: of keys and values of one token, what lies in RAM where they do not.
+        with_head: whether it has room for the draft head.
     """
 
     parallel: int
     prompt_rows: int
     near_tokens: Callable[[int], int]
     far_token_bytes: int
+    with_head: bool = True
 
 
 def place_on_cpu(
@@ -276,6 +280,7 @@ def _place(
         near_pages=(
             None if card is None else _near_pages(card, kv_pages + sessions.pages, page_tokens)
         ),
+        with_head=card is None or card.with_head,
     )
 
 

@@ -24,6 +24,7 @@ class ModelLimits:
         kv_near_pages: of these, how many lie in a card's memory; the others lie in RAM, where it reads
             them over the bus. None for all; only for operations on a card.
         page_tokens: tokens of a page, rounded up to a multiple of the model's block ratio.
+        with_head: load the draft head, where there is one.
         threads: worker threads of the operations, 0 for their own choice.
         pin_threads: hold each of them to a core of its own.
     """
@@ -36,6 +37,7 @@ class ModelLimits:
     kv_pages: int | None = None
     kv_near_pages: int | None = None
     page_tokens: int = 256
+    with_head: bool = True
     threads: int = 0
     pin_threads: bool = False
 

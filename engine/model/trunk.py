@@ -223,7 +223,7 @@ class Model:
         draft_ids: IdArray | None,
     ) -> None:
         """The draft head of a file of its own, or else that of the model's file."""
-        if mtp_file is None and not self.config.num_mtp_layers:
+        if not self.limits.with_head or (mtp_file is None and not self.config.num_mtp_layers):
             return
         self.mtp = load_mtp(
             self.config,

@@ -71,12 +71,57 @@ def placement_beside_card(
             "prompt_chunk is %d, but the graphics card has memory for passes of %d rows",
             *(config.prompt_chunk, sizes.prompt_rows),
         )
+    if not sizes.with_mtp and numbers.mtp_bytes:
+        logger.warning("the graphics card has no memory for the draft head; it guesses no tokens")
     near = functools.partial(
-        near_tokens, numbers, room, context, parallel=sizes.parallel, rows=sizes.prompt_rows
+        near_tokens,
+        numbers,
+        room,
+        context,
+        parallel=sizes.parallel,
+        rows=sizes.prompt_rows,
+        with_mtp=sizes.with_mtp,
     )
     share = CardShare(
         parallel=sizes.parallel,
         prompt_rows=sizes.prompt_rows,
+        near_tokens=near,
+        far_token_bytes=numbers.kv_token_bytes - numbers.kv_pooled_token_bytes,
+        with_head=sizes.with_mtp,
+    )
+    return place_beside_card(given.machine, header, config, given.drive, given.draft_head, share)
+
+
+def placement_beside_cards(
+    config: RunConfig,
+    header: ModelHeader,
+    given: PlacingInput,
+    model: SplitInput,
+    rooms: Sequence[tuple[int, int]],
+) -> Placement:
+    """What lies where when several cards share the layers.
+
+    Args:
+        config: of the run.
+        header: of the model.
+        given: machine and files.
+        model: its numbers, with the rows of a pass.
+        rooms: of each card, in the order in which a token passes them, its layers, and the bytes that are
+            free before anything of the model is on it, less the reserve.
+    """
+
+    def near(num_tokens: int) -> int:  # what the fullest card has room for
+        wide = dataclasses.replace(model, num_tokens=num_tokens)
+        last = len(rooms) - 1
+        return min(
+            wide.near_tokens(num_layers, room + CONTEXT_BYTES, is_last=number == last)
+            for number, (num_layers, room) in enumerate(rooms)
+        )
+
+    numbers = model.numbers
+    share = CardShare(
+        parallel=model.parallel,
+        prompt_rows=model.rows,
         near_tokens=near,
         far_token_bytes=numbers.kv_token_bytes - numbers.kv_pooled_token_bytes,
     )
@@ -97,4 +142,5 @@ def limits_of(placement: Placement, limits: ModelLimits) -> ModelLimits:
         max_sequences=placement.max_sequences,
         kv_pages=placement.kv_pages,
         kv_near_pages=placement.near_pages,
+        with_head=placement.with_head,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from engine.core.config import OpsName, RunConfig
 from engine.core.gguf_header import read_model_header
 from engine.core.gpu import Gpu, GpuReport
+from engine.core.model_numbers import numbers_of_header
 from engine.core.weight_groups import Tier
 from engine.decode.generate import generate
 from engine.device.base import DeviceError, DeviceMemoryError
@@ -125,6 +127,28 @@ def test_a_small_card_computes_one_request_at_a_time(monkeypatch):
     loaded = load_model(config(OpsName.CUDA, vram_reserve_mib=0))
     loaded.close()
     assert loaded.limits.parallel == loaded.model.limits.max_sequences == 1
+
+
+def test_a_card_without_room_for_the_draft_head_answers_without_it(monkeypatch, caplog):
+    stand_in(monkeypatch, plain_card(2 * GIB))
+    head = GOLDEN / "full-mtp.gguf"
+    drafted = config(OpsName.CUDA, vram_reserve_mib=0, mtp_file=head)
+    loaded = load_model(drafted)
+    loaded.close()
+    assert loaded.model.mtp is not None
+    assert not caplog.text
+    monkeypatch.setattr(
+        "engine.worker.card_sizes.numbers_of_header",
+        lambda *given: dataclasses.replace(numbers_of_header(*given), mtp_bytes=2 * GIB),
+    )
+    loaded = load_model(drafted)
+    try:
+        assert loaded.model.mtp is None
+        tokens = generated(loaded)
+    finally:
+        loaded.close()
+    assert tokens == answer(config(OpsName.REFERENCE))[1]
+    assert "no memory for the draft head" in caplog.text
 
 
 def test_all_keys_and_values_stay_on_a_card_that_has_room(monkeypatch):
