@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.core.config import RunConfig
@@ -22,6 +23,7 @@ from engine.core.placement_hybrid import (
     rates_of,
 )
 from engine.core.prompt_chunk import CARD_ROWS
+from engine.core.split_numbers import SplitInput
 from engine.model.limits import ModelLimits
 
 logger = logging.getLogger(__name__)
