@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engine.core.card_bytes import CUDA_BYTES, OTHER_SCRATCH_BYTES
 from engine.core.gpu import Gpu
 from engine.core.layer_split import LayerSplit, split_layers
 from engine.core.model_numbers import ModelNumbers
-from engine.core.placement_hybrid import CUDA_BYTES, OTHER_SCRATCH_BYTES, reserve_bytes
+from engine.core.placement_hybrid import reserve_bytes
 from engine.core.prompt_chunk import CARD_ROWS
 from engine.core.split_numbers import SplitInput, split_card
 from engine.core.timeline import REFERENCE_RATES

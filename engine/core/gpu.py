@@ -23,6 +23,7 @@ from engine.core.emulated_cards import (
     emulated_sizes,
 )
 from engine.core.note import Note
+from engine.core.pci import pci_place
 from engine.core.programs import output_of
 
 logger = logging.getLogger(__name__)
@@ -114,11 +115,6 @@ class GpuReport:
         """The number before the driver version's first point."""
         major = self.driver.partition(".")[0]
         return int(major) if major.isdecimal() else None
-
-
-def pci_place(domain: int, bus: int, device: int) -> str:
-    """A place on the PCI bus, such as `0000:01:00`: by it NVML's and CUDA's cards are told to be one."""
-    return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
 def probe_gpus(timeout_s: float = 6.0) -> GpuReport:

@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.core.card_bytes import CUDA_BYTES, OTHER_SCRATCH_BYTES
 from engine.core.errors import ParameterValue
 from engine.core.gpu import Gpu
 from engine.core.machine import Machine
@@ -38,14 +39,6 @@ _MIN_DRIVER_OF_NEW_CARDS = ((10, 0), 570)  # Blackwell came with CUDA 12.8
 # Video memory that is left to others: a desktop grows when windows open.
 VRAM_RESERVE_BYTES = 700 << 20
 VRAM_RESERVE_DISPLAY_BYTES = 1500 << 20
-# Of CUDA itself: context and streams, which a card that is opened lacks already; compiled kernels; graphs of
-# recorded passes, which may take so much and no more (engine/ops/cuda_recording.py), as no driver says it before.
-CONTEXT_BYTES = 300 << 20
-_KERNEL_BYTES = 64 << 20
-GRAPH_BYTES = 128 << 20
-CUDA_BYTES = CONTEXT_BYTES + _KERNEL_BYTES + GRAPH_BYTES
-# Beside what grows with a pass's rows: groups of rows in mixes and mixers, logits, the draft layer's rows.
-OTHER_SCRATCH_BYTES = 256 << 20
 # What a person's system and other programs take of RAM while the model runs, comfortably.
 COMFORT_BYTES = 4 << 30
 

@@ -9,11 +9,12 @@ import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from engine.core.card_bytes import CUDA_BYTES, OTHER_SCRATCH_BYTES
 from engine.core.gguf_header import ModelHeader
 from engine.core.gpu import Gpu
 from engine.core.layer_split import LayerSplit, SplitCard, SplitModel
 from engine.core.model_numbers import ModelNumbers
-from engine.core.placement_hybrid import CUDA_BYTES, OTHER_SCRATCH_BYTES, near_tokens
+from engine.core.placement_hybrid import near_tokens
 from engine.core.timeline import REFERENCE_RATES, WindowLoad
 
 

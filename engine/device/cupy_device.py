@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import EngineError, ResourceError
-from engine.core.gpu import pci_place
+from engine.core.pci import pci_place
 from engine.device.base import (
     Arguments,
     ByteArray,

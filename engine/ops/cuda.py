@@ -17,11 +17,11 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.card_bytes import GRAPH_BYTES, OTHER_SCRATCH_BYTES
 from engine.core.errors import ModelFileError
 from engine.core.ggml_types import GgmlType
 from engine.core.kv_type import KvType
 from engine.core.model_sizes import expert_scratch_row_bytes
-from engine.core.placement_hybrid import GRAPH_BYTES, OTHER_SCRATCH_BYTES
 from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
 from engine.device.base import Device, DeviceError, DeviceMemoryError, Stream
 from engine.gguf.reader import Tensor

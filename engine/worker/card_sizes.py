@@ -8,6 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.core.card_bytes import CONTEXT_BYTES
 from engine.core.config import RunConfig
 from engine.core.drive_speed import DriveKind
 from engine.core.gguf_header import ModelHeader
@@ -16,7 +17,6 @@ from engine.core.machine import Machine
 from engine.core.model_numbers import numbers_of_header
 from engine.core.placement import CardShare, Placement, place_beside_card
 from engine.core.placement_hybrid import (
-    CONTEXT_BYTES,
     CardSizes,
     card_sizes,
     near_tokens,

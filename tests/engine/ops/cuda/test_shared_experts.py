@@ -10,8 +10,8 @@ import gc
 import numpy as np
 import pytest
 
+from engine.core.card_bytes import GRAPH_BYTES, OTHER_SCRATCH_BYTES
 from engine.core.errors import ModelFileError
-from engine.core.placement_hybrid import GRAPH_BYTES, OTHER_SCRATCH_BYTES
 from engine.device.array import DeviceArray
 from engine.device.base import DeviceMemoryError
 from engine.model.mtp import DraftEntry
