@@ -18,6 +18,7 @@ from engine.ops.cuda import CudaOps
 from engine.sequence.batch import Batch, BatchEntry, LogitsForm, LogitsWanted
 from engine.sequence.scheduler import Scheduler, SchedulerLimits
 from engine.worker.messages import Done, SamplingParams, Start, Tokens
+from tests.engine.ops.cuda.test_split_cards import load as load_split
 from tests.support.golden import golden_limits, model_file
 from tests.support.plain_device import PlainDevice
 from tests.support.plain_launches import plain_launches
@@ -164,4 +165,19 @@ def test_each_row_of_a_window_gives_its_best_and_all_its_logits(is_plain, num_ro
             np.testing.assert_array_equal(ids, np.argsort(-logits, kind="stable")[:64])
             np.testing.assert_array_equal(values, logits[ids])
             assert log_sum == pytest.approx(np.log(np.exp(logits.astype(np.float64)).sum()))
+    model.ops.close()
+
+
+def test_the_last_of_several_cards_gives_them():
+    model = load_split("full", (1, 3))
+    found = []
+    for form in (LogitsForm.CANDIDATES, LogitsForm.ALL):
+        sequence = model.new_sequence()
+        entry = BatchEntry(sequence, [3, 4, 5], LogitsWanted.ALL)
+        result = model.forward(Batch([entry], form))
+        rows = result.rows(0, 3)
+        found.append([row if form is LogitsForm.ALL else row.all_logits().copy() for row in rows])
+        assert (result.candidates is not None) is (form is LogitsForm.CANDIDATES)
+        sequence.release()
+    np.testing.assert_array_equal(*found)
     model.ops.close()
