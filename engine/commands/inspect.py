@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.commands import Subparsers
-from engine.commands.inspect_cards import card_lines
+from engine.commands.inspect_cards import card_report
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.draft_head_file import read_draft_head
@@ -23,7 +23,6 @@ from engine.core.model_numbers import numbers_of_header
 from engine.core.model_sizes import model_config_of
 from engine.core.placement import Placement, place_on_cpu
 from engine.core.processor import warn_of_processor
-from engine.core.prompt_chunk import rows_on_cpu
 from engine.core.sizes import size_in_words
 
 if TYPE_CHECKING:
@@ -55,17 +54,19 @@ def run(arguments: argparse.Namespace) -> int:
     model = model_config_of(header)
     warn_of_processor(config)
     head = read_draft_head(config, header)
-    placement = place_on_cpu(probe_machine(), header, config, draft_head=head)
-    cards = card_lines(config, header, placement, rows_on_cpu(config))
+    machine = probe_machine()
+    on_cpu = place_on_cpu(machine, header, config, draft_head=head)
+    cards = card_report(config, header, head, machine, on_cpu)
     if arguments.json:
-        report = _report(header, model, placement, config)
-        report["cards"] = [card.as_json() for card in cards]
+        report = _report(header, model, cards.placement, config)
+        report["cards"] = [card.as_json() for card in cards.lines]
         print(json.dumps(report, ensure_ascii=False))
     else:
-        lines = _lines(header, model, placement)
-        if cards:
+        where = "CPU" if cards.placement is on_cpu else "CPU and graphics cards"
+        lines = _lines(header, model, cards.placement, where)
+        if cards.lines:
             lines.append("  graphics cards")
-            lines += [f"    {card.words}" for card in cards]
+            lines += [f"    {card.words}" for card in cards.lines]
         for line in lines:
             print(line)
     return 0
@@ -134,7 +135,7 @@ def _name(header: ModelHeader) -> str:
     return name if isinstance(name, str) and name else header.paths[0].stem
 
 
-def _lines(header: ModelHeader, model: ModelConfig, placement: Placement) -> list[str]:
+def _lines(header: ModelHeader, model: ModelConfig, placement: Placement, where: str) -> list[str]:
     files = "1 file" if len(header.paths) == 1 else f"{len(header.paths)} files"
     attention = sum(kind.value == "attention" for kind in model.layer_kinds)
     lines = [
@@ -151,11 +152,12 @@ def _lines(header: ModelHeader, model: ModelConfig, placement: Placement) -> lis
         f"    {name:<8} {count:>5} tensors  {size_in_words(size):>10}"
         for name, count, size in _formats(header)
     ]
-    lines.append("  placement on this machine (CPU)")
-    width = max(len(part.name) for part in placement.parts)
+    lines.append(f"  placement on this machine ({where})")
+    parts = [part for part in placement.parts if part.num_bytes]
+    width = max(len(part.name) for part in parts)
     lines += [
         f"    {part.name:<{width}} {part.tier.value:<10} {size_in_words(part.num_bytes):>10}  {part.reason}"
-        for part in placement.parts
+        for part in parts
     ]
     lines += [f"  {reason}" for reason in placement.reasons]
     return lines

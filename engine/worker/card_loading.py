@@ -17,14 +17,7 @@ from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader
 from engine.core.gpu import probe_gpus
 from engine.core.model_numbers import numbers_of_header
-from engine.core.placement import (
-    CardShare,
-    Placement,
-    Verdict,
-    place_beside_card,
-    require_private_memory,
-)
-from engine.core.placement_hybrid import CONTEXT_BYTES
+from engine.core.placement import Placement, Verdict, require_private_memory
 from engine.core.prompt_chunk import rows_on_cpu
 from engine.core.sizes import size_in_words
 from engine.core.split_numbers import SplitInput, head_bytes
@@ -40,16 +33,20 @@ from engine.ops.select import CardStartError, make_ops
 from engine.worker.card import card_settings
 from engine.worker.card_choice import (
     Card,
-    CardChoice,
     cards_of,
-    choose_cards,
     is_automatic,
     leave_out,
     unlisted_gpus,
     wanted_gpus,
 )
+from engine.worker.card_division import CardDivision, card_uses, divide, log_division
 from engine.worker.card_gate import ByteProgress, allowed_cards
-from engine.worker.card_sizes import PlacingInput, limits_of, placement_beside_card
+from engine.worker.card_sizes import (
+    PlacingInput,
+    limits_of,
+    placement_beside_card,
+    placement_beside_cards,
+)
 from engine.worker.draft_head import draft_ids
 
 logger = logging.getLogger(__name__)
@@ -201,9 +198,11 @@ def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
     """
     model, settings = source.for_split(), card_settings(source.config, source.header)
     while True:
-        choice = choose_cards(source.config, model, cards, settings)
+        division = divide(source.config, model, cards)
+        log_division(division)
+        uses = card_uses(source.config, model, division, settings)
         try:
-            return _on_exactly(source, model, choice, cards)
+            return _on_exactly(source, model, division, uses)
         except _CardFailedError as failure:
             rest = [card for card in cards if card.index != failure.index]
             if not rest or not is_automatic(source.config):
@@ -214,9 +213,8 @@ def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
 
 
 def _on_exactly(
-    source: ModelSource, model: SplitInput, choice: CardChoice, cards: Sequence[Card]
+    source: ModelSource, model: SplitInput, division: CardDivision, uses: Sequence[CardUse]
 ) -> PlacedModel:
-    uses = choice.uses
     try:
         ops = make_ops(OpsName.CUDA.value, source.limits.for_ops(), None, uses)
     except CardStartError as error:
@@ -224,7 +222,7 @@ def _on_exactly(
     except EngineError as error:  # of the CPU's share of the work
         raise DeviceError(error.message, code=error.code, params=error.params) from error
     try:
-        placement = _placement(source, ops, model, choice, cards)
+        placement = _placement(source, ops, model, division, uses)
         require_private_memory(placement, source.placing.machine)
         _log_plan(placement)
         limits = limits_of(placement, source.limits)
@@ -243,51 +241,25 @@ def _placement(
     source: ModelSource,
     ops: Ops,
     model: SplitInput,
-    choice: CardChoice,
-    cards: Sequence[Card],
+    division: CardDivision,
+    uses: Sequence[CardUse],
 ) -> Placement:
     """What lies where, with as much on the cards as each of them has room for."""
-    placement, uses = source.placement, choice.uses
+    given = (source.config, source.header, source.placing)
     if isinstance(ops, SplitOps):
-        return _placement_beside_cards(source, ops, model, choice)
+        rooms = [
+            (use.num_layers, card.device.free_bytes() - use.settings.reserve_bytes)
+            for card, use in zip(ops.cards, uses, strict=True)
+        ]
+        return placement_beside_cards(
+            *given, dataclasses.replace(model, rows=division.prompt_rows), rooms
+        )
     free_bytes = ops.free_card_bytes()
     if free_bytes is None:
-        return placement
+        return source.placement
     room = free_bytes - uses[0].settings.reserve_bytes
-    gpu = next((card.gpu for card in cards if card.index == uses[0].index), None)
-    return placement_beside_card(
-        source.config, source.header, source.placing, placement.context, room, gpu
-    )
-
-
-def _placement_beside_cards(
-    source: ModelSource, ops: SplitOps, model: SplitInput, choice: CardChoice
-) -> Placement:
-    """The pages that lie on cards are those for which the fullest of them has room."""
-    rooms = [
-        # A division counts CUDA's context, which is there already.
-        card.device.free_bytes() + CONTEXT_BYTES - use.settings.reserve_bytes
-        for card, use in zip(ops.cards, choice.uses, strict=True)
-    ]
-
-    def near_tokens(num_tokens: int) -> int:
-        wide = dataclasses.replace(model, rows=choice.prompt_rows, num_tokens=num_tokens)
-        return min(
-            wide.near_tokens(use.num_layers, room, is_last=use is choice.uses[-1])
-            for use, room in zip(choice.uses, rooms, strict=True)
-        )
-
-    numbers, placing = model.numbers, source.placing
-    share = CardShare(
-        parallel=model.parallel,
-        prompt_rows=choice.prompt_rows,
-        near_tokens=near_tokens,
-        far_token_bytes=numbers.kv_token_bytes - numbers.kv_pooled_token_bytes,
-    )
-    return place_beside_card(
-        *(placing.machine, source.header, source.config, placing.drive),
-        *(placing.draft_head, share),
-    )
+    gpu = division.parts[0].card.gpu
+    return placement_beside_card(*given, source.placement.context, room, gpu)
 
 
 def _failed_card(ops: Ops, uses: Sequence[CardUse]) -> int:

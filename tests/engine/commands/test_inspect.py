@@ -86,6 +86,8 @@ def test_what_lies_on_which_card_is_told_for_each(tmp_path: Path) -> None:
     environment = {**CARDS, "STRATUM_HOME": str(tmp_path)}
     flags = (str(GOLDEN / "full.gguf"), "--context", "64", "--vram-reserve-mib", "0")
     lines = inspect(*flags, "--gpus", "0,1", environment=environment).stdout.splitlines()
+    assert "  placement on this machine (CPU and graphics cards)" in lines
+    assert any(re.search("Other +vram", line) for line in lines)
     at = lines.index("  graphics cards")
     cards = lines[at + 1 :]
     assert [line.split(":")[0] for line in cards] == [

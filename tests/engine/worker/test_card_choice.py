@@ -18,7 +18,8 @@ from engine.decode.generate import generate
 from engine.device.base import Device, DeviceError, DeviceMemoryError
 from engine.ops.cuda_settings import CardUse, CudaSettings
 from engine.ops.cuda_split import SplitOps
-from engine.worker.card_choice import Card, cards_of, choose_cards, wanted_gpus
+from engine.worker.card_choice import Card, cards_of, wanted_gpus
+from engine.worker.card_division import card_uses, divide, log_division
 from engine.worker.loading import LoadedModel, load_model
 from engine.worker.messages import SamplingParams, Start
 from tests.support.drafted_runs import answers_of, named_drafting
@@ -83,7 +84,9 @@ def choose(
     all_cards: list[Card],
     settings: CudaSettings | None = None,
 ) -> tuple[CardUse, ...]:
-    return choose_cards(of, model, all_cards, settings or CudaSettings(), HOST).uses
+    division = divide(of, model, all_cards, HOST)
+    log_division(division)
+    return card_uses(of, model, division, settings or CudaSettings())
 
 
 # -- what the setting means ------------------------------------------------------------------------
@@ -209,13 +212,12 @@ def test_each_card_keeps_its_own_reserve_and_sizes_are_divided(caplog):
 def test_passes_are_as_long_as_pays_with_the_memory_of_all_cards():
     both = cards(gpu(0, 24), gpu(1, 24))
     rows = [
-        choose_cards(config(prompt_chunk=chunk), large_model(), both, CudaSettings(), HOST)
-        for chunk in (None, 2048, 100)
+        divide(config(prompt_chunk=chunk), large_model(), both, HOST) for chunk in (None, 2048, 100)
     ]
     assert rows[0].prompt_rows > 256
     assert [choice.prompt_rows for choice in rows[1:]] == [2048, 100]
     small = cards(gpu(0, 5), gpu(1, 5))
-    tight = choose_cards(config(prompt_chunk=8192), large_model(), small, CudaSettings(), HOST)
+    tight = divide(config(prompt_chunk=8192), large_model(), small, HOST)
     assert tight.prompt_rows < 8192
 
 
