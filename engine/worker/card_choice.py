@@ -8,13 +8,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.core.config import RunConfig
 from engine.core.config_gpus import AUTO
 from engine.core.errors import ConfigError, EngineError
 from engine.core.gpu import Gpu
 from engine.device.base import DeviceError
-from engine.device.select import FoundCard, found_cards
+
+if TYPE_CHECKING:
+    from engine.device.select import FoundCard
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +100,17 @@ def cards_of(config: RunConfig, gpus: Sequence[Gpu]) -> list[Card]:
             raise problem
         leave_out(gpu, str(problem))
     return cards
+
+
+def found_cards() -> list[FoundCard]:
+    """What CUDA counts; its bindings are loaded only where a card is to compute.
+
+    Raises:
+        DeviceError: it has no card at all.
+    """
+    from engine.device.select import found_cards as found  # noqa: PLC0415  # where there is a card
+
+    return found()
 
 
 def leave_out(gpu: Gpu, why: str) -> None:

@@ -11,6 +11,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from engine.core.config import OpsName, RunConfig
 from engine.core.errors import EngineError, ModelFileError
@@ -28,7 +29,6 @@ from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
 from engine.ops.base import Ops
 from engine.ops.cuda_settings import CardUse
-from engine.ops.cuda_split import SplitOps
 from engine.ops.select import CardStartError, make_ops
 from engine.worker.card import card_settings
 from engine.worker.card_choice import (
@@ -48,6 +48,9 @@ from engine.worker.card_sizes import (
     placement_beside_cards,
 )
 from engine.worker.draft_head import draft_ids
+
+if TYPE_CHECKING:
+    from engine.ops.cuda_split import SplitOps
 
 logger = logging.getLogger(__name__)
 
@@ -246,10 +249,10 @@ def _placement(
 ) -> Placement:
     """What lies where, with as much on the cards as each of them has room for."""
     given = (source.config, source.header, source.placing)
-    if isinstance(ops, SplitOps):
+    if len(uses) > 1:
         rooms = [
             (use.num_layers, card.device.free_bytes() - use.settings.reserve_bytes)
-            for card, use in zip(ops.cards, uses, strict=True)
+            for card, use in zip(cast("SplitOps", ops).cards, uses, strict=True)
         ]
         return placement_beside_cards(
             *given, dataclasses.replace(model, rows=division.prompt_rows), rooms
@@ -264,10 +267,10 @@ def _placement(
 
 def _failed_card(ops: Ops, uses: Sequence[CardUse]) -> int:
     """CUDA's number of the card that has failed: it is lost, else it has the least memory left."""
-    if not isinstance(ops, SplitOps):
+    if len(uses) == 1:
         return uses[0].index
     free: dict[int, int] = {}
-    for card, use in zip(ops.cards, uses, strict=True):
+    for card, use in zip(cast("SplitOps", ops).cards, uses, strict=True):
         try:
             free[use.index] = card.device.free_bytes()
         except EngineError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -20,6 +22,7 @@ from engine.ops.cuda_settings import CardUse, CudaSettings
 from engine.ops.cuda_split import SplitOps
 from engine.worker.card_choice import Card, cards_of, wanted_gpus
 from engine.worker.card_division import card_uses, divide, log_division
+from engine.worker.client import REPOSITORY
 from engine.worker.loading import LoadedModel, load_model
 from engine.worker.messages import SamplingParams, Start
 from tests.support.drafted_runs import answers_of, named_drafting
@@ -400,3 +403,13 @@ def test_where_every_card_fails_the_cpu_computes_and_the_person_is_told(monkeypa
     loaded.close()
     assert loaded.ops.name == "host"
     assert "The graphics card is not used: Plain " in loaded.card_notice
+
+
+def test_a_worker_without_a_card_loads_nothing_of_what_computes_on_one():
+    code = "import sys, engine.worker.process; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
+    )
+    modules = set(done.stdout.split())
+    assert "engine.worker.card_loading" in modules
+    assert not modules & {"engine.ops.cuda", "engine.ops.cuda_split", "engine.device.cupy_device"}
