@@ -10,7 +10,7 @@ from engine.sequence.batch import Batch
 from engine.sequence.pass_budget import PassBudget
 from engine.sequence.scheduler import Scheduler, SchedulerLimits
 from engine.worker.messages import Done, PromptProgress, Tokens
-from tests.engine.sequence.test_scheduler import (
+from tests.engine.sequence.fake_model import (
     NUM_LAYERS,
     VOCAB,
     FakeLane,
