@@ -156,4 +156,6 @@ def expert_scratch_row_bytes(
         4 * hidden + (2 * width if is_gated else 10 * width) + 16
     )  # result, hidden, slots, order
     shared = 4 * hidden + 10 * width
-    return num_used * choice + shared + 2 * hidden + 4 * num_experts  # rows in 8 bits, router
+    return (
+        num_used * choice + shared + 3 * hidden + 4 * num_experts
+    )  # a mixer's rows in 8 bits, router

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.core.model_sizes import activation_row_bytes, expert_scratch_row_bytes
 from engine.device.emulated import EmulatedDevice
 from engine.model.trunk import Model
 from engine.ops.cuda import CudaOps
@@ -93,3 +94,31 @@ def test_prompts_of_many_lengths_leave_few_pinned_bytes_behind() -> None:
         sequence.release()
     assert device._pinned_bytes == before
     ops.close()
+
+
+@pytest.mark.parametrize("case", [SMALL, pytest.param("full", marks=pytest.mark.slow)])
+def test_a_further_row_takes_what_the_plan_says_of_a_row(
+    monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    for part in ("streams", "delta"):  # mixes and mixers go through a pass in groups of rows
+        monkeypatch.setattr(f"engine.ops.cuda_{part}._GROUP_ROWS", 64)
+    taken, scratch = [], []
+    for rows in (256, COUNT):
+        model = load(case, rows)
+        ops = model.ops
+        assert isinstance(ops, CudaOps)
+        taken.append(ops.device.info.total_bytes - ops.device.free_bytes())
+        batch = Batch([BatchEntry(model.new_sequence(), prompt(model)[:rows], LogitsWanted.LAST)])
+        model.forward(batch)
+        scratch.append(ops._launcher.scratch_bytes)
+        moe = model.weights.layers[0].moe
+        planned = expert_scratch_row_bytes(
+            *(moe.down.rows, moe.gate.rows, moe.router.rows, moe.num_used),
+            is_gated=case == SMALL,
+        )
+        ops.close()
+    further = COUNT - 256
+    activations = activation_row_bytes(model.config)
+    of_plan = 16 * model.config.rope_dim + 256
+    assert activations * 0.99 < (taken[1] - taken[0]) / further < activations + of_plan
+    assert planned * 0.6 < (scratch[1] - scratch[0]) / further < planned * 1.1
