@@ -122,6 +122,7 @@ class EngineStatus:
         state: one word for what the engine does.
         instance: the nonce of its `engine.json`.
         ops: implementation of the operations, such as `host avx512`; None while not loaded.
+        card_notice: why a graphics card of this PC is not used, in the engine's sentences; may be empty.
         restarts: how often the model process was started again after a crash.
         raw: the whole answer, for what this version does not know.
     """
@@ -130,6 +131,7 @@ class EngineStatus:
     instance: str = ""
     model: str = ""
     ops: str | None = None
+    card_notice: str = ""
     is_loaded: bool = False
     loading: Loading | None = None
     failure: Failure | None = None
@@ -162,6 +164,7 @@ def parse_status(content: JsonObject) -> EngineStatus | None:
         instance=instance,
         model=_text(content, "model"),
         ops=_text(content, "ops") or None,
+        card_notice=_text(content, "card_notice"),
         is_loaded=content.get("loaded") is True,
         loading=_loading(content.get("loading")),
         failure=_failure(content.get("error")),

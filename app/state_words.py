@@ -10,6 +10,8 @@ from PySide6.QtCore import QCoreApplication
 
 from app.supervisor.state import Activity, EngineState, Phase
 
+CARD_CHECK = "card check"  # the engine's word for this step of loading
+
 
 def state_title(state: EngineState) -> str:
     """The state in a few words, such as "Loading 42 %"."""
@@ -25,9 +27,12 @@ def state_title(state: EngineState) -> str:
     if state.phase is Phase.LOADING:
         if state.progress is None:
             return translate("State", "Loading")
-        return translate("State", "Loading {percent} %").format(
-            percent=int(state.progress.share * 100)
-        )
+        percent = int(state.progress.share * 100)
+        if state.progress.step == CARD_CHECK:
+            return translate("State", "Checking the graphics card, once: {percent} %").format(
+                percent=percent
+            )
+        return translate("State", "Loading {percent} %").format(percent=percent)
     if state.phase is Phase.STARTING:
         return (
             translate("State", "Starting again") if state.reason else translate("State", "Starting")

@@ -6,6 +6,7 @@ Each run starts `python -m app` on a desktop that nobody sees (Xvfb, openbox, ti
 its own and without an engine, and takes the time until X11 shows the window. Then the app is left alone:
 its memory (what belongs to it alone, and what is resident with shared libraries) and its processor time.
 Engine and graphics are not counted. The first run after a start of the machine also reads from the disk.
+What it does and found is printed as it goes, before it how long all will take: two minutes at these defaults.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from tests.support.desktop import Desktop, end, missing
 
 ROOT = Path(__file__).resolve().parents[1]
 _PATIENCE_S = 60.0
+_SETTLING_S = 5.0  # the chat's view is built after the window is there
+_START_S = 2.0  # about, with the end: for saying how long it will take
 _MIB = 1 << 20
 
 
@@ -71,7 +74,11 @@ def measure(desktop: Desktop, home: Path, idle_s: float) -> Run:
             raise RuntimeError("the window did not come")
         visible_s = time.perf_counter() - began
         process = psutil.Process(program.pid)
-        time.sleep(5)  # the chat's view is built after the window is there
+        print(
+            f"window visible after {visible_s:.2f} s; left alone for {_SETTLING_S + idle_s:.0f} s ...",
+            flush=True,
+        )
+        time.sleep(_SETTLING_S)
         before = process.cpu_times()
         time.sleep(idle_s)
         after = process.cpu_times()
@@ -93,23 +100,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing():
         print(f"app_start: {', '.join(missing())} not installed", file=sys.stderr)
         return 2
+    about_s = options.runs * (_START_S + _SETTLING_S + options.idle_s)
+    print(
+        f"{options.runs} starts on a desktop that nobody sees; takes about {about_s:.0f} s",
+        flush=True,
+    )
+    runs = []
     with tempfile.TemporaryDirectory() as folder, Desktop.open(Path(folder) / "desktop") as desktop:
-        runs = [
-            measure(desktop, Path(folder) / f"home {number}", options.idle_s)
-            for number in range(options.runs)
-        ]
+        for number in range(1, options.runs + 1):
+            print(f"start {number} of {options.runs}: ", end="", flush=True)
+            run = measure(desktop, Path(folder) / f"home {number}", options.idle_s)
+            print(f"    idle: {run.own_bytes / _MIB:.0f} MiB, {_share(run)}", flush=True)
+            runs.append(run)
     times = [run.visible_s for run in runs]
     print(f"Python {platform.python_version()}, {psutil.cpu_count()} cores, {len(runs)} starts")
     print(
         f"window visible: median {statistics.median(times):.2f} s, first {times[0]:.2f} s, "
         f"slowest {max(times):.2f} s"
     )
-    last = runs[-1]
+    last, busiest = runs[-1], max(runs, key=lambda run: run.processor_share)
     print(
         f"idle: {last.own_bytes / _MIB:.0f} MiB of its own, {last.resident_bytes / _MIB:.0f} MiB "
-        f"resident, {100 * max(run.processor_share for run in runs):.2f} % of a core"
+        f"resident, {_share(busiest)}"
     )
     return 0
+
+
+def _share(run: Run) -> str:
+    return f"{run.processor_share:.2%} of a core"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ or to `gpu_check.json` in the folder that `$OUT` names):
     products     distinct matrices of more than 500 MB in each format, for 1, 2, 4, 8 and 16 rows: bytes
                  a second, and the share of the floor (the larger of bytes / bandwidth and integer
                  multiply-adds / rate)
+    choice       the largest logits of a window on the card, against all of them over the bus
     model        a synthetic model of the real shapes with what cards of 12, 16 and 24 GB would hold of its
                  experts: tokens a second, hit rate, and where a layer's time goes
 
@@ -30,6 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.gpu_choice import ChoiceSizes, measure_choice
 from bench.gpu_model import ModelSizes, measure_model
 from bench.gpu_products import ProductSizes, measure_memory, measure_products
 from engine.core.errors import EngineError
@@ -60,6 +62,7 @@ def main() -> int:
         return open_emulated(1 << 30) if options.emulated else open_card(options.index)
 
     products = ProductSizes.small() if options.emulated else ProductSizes()
+    choice = ChoiceSizes.small() if options.emulated else ChoiceSizes()
     sizes = ModelSizes.small() if options.emulated else ModelSizes()
     stages: list[tuple[str, Callable[[], object]]] = [
         ("card", lambda: _card(opened())),
@@ -71,6 +74,7 @@ def main() -> int:
                 opened(), products, check.report.get("memory"), check.progress
             ),
         ),
+        ("choice", lambda: measure_choice(opened(), choice, check.progress)),
     ]
     with tempfile.TemporaryDirectory() as folder:
         stages.append(("model", lambda: measure_model(opened, Path(folder), sizes, check.progress)))

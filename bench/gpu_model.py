@@ -19,7 +19,7 @@ from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
 from engine.ops.cuda import CudaOps
 from engine.ops.cuda_settings import CudaSettings
-from engine.sequence.batch import Batch, BatchEntry
+from engine.sequence.batch import Batch, BatchEntry, LogitsForm, LogitsWanted
 from engine.sequence.state import SequenceState
 
 Report = dict[str, Any]
@@ -111,13 +111,15 @@ def _measure(device: Device, file: GgufFile, sizes: ModelSizes, share: float) ->
     sequence.commit(sizes.prompt)
     reports = []
     for rows in sizes.rows:
+        graphs = ops.graph_bytes
         for _ in range(3):  # records the window, lets the cache follow
-            model.forward(Batch([BatchEntry(sequence, tokens(rows))]))
+            model.forward(_window(sequence, tokens(rows)))
             sequence.commit(rows)
         reports.append(
             _windows(ops, model, sequence, sizes, [tokens(rows) for _ in range(sizes.windows)])
         )
         reports[-1]["prompt_tokens_per_s"] = sizes.prompt / prompt_s
+        reports[-1]["graphs_mib"] = (ops.graph_bytes - graphs) / (1 << 20)
     sequence.release()
     ops.close()
     return reports
@@ -136,7 +138,7 @@ def _windows(
     hits, misses = (0, 0) if memory is None else (memory.cache.hits, memory.cache.misses)
     for token_ids in windows:
         began_at = time.perf_counter()
-        model.forward(Batch([BatchEntry(sequence, token_ids)]))
+        model.forward(_window(sequence, token_ids))
         times.append(time.perf_counter() - began_at)
         sequence.commit(len(token_ids))
     spent, count = ops.moe_work.times, max(1, len(windows))
@@ -157,6 +159,11 @@ def _windows(
     return report
 
 
+def _window(sequence: SequenceState, token_ids: list[int]) -> Batch:
+    """A window as it is verified: logits of each row, of which the card gives the largest."""
+    return Batch([BatchEntry(sequence, token_ids, LogitsWanted.ALL)], LogitsForm.CANDIDATES)
+
+
 def _ring_bytes(experts: int, sizes: ModelSizes) -> int:
     """The ring's halves of 16 experts each."""
     return 32 * experts // (sizes.sizes.num_layers * sizes.sizes.num_experts)
@@ -167,5 +174,6 @@ def _line(report: Report) -> str:
         f"{report['preset']} {report['card_gib']} GiB, {report['rows']} rows: "
         f"{report['window_ms']:.2f} ms a window, {report['rows_per_s_of_all_layers']:.1f} rows/s of "
         f"all layers, hits {report.get('hit_rate', 0):.0%}, waited {report['waited_for_card_ms']:.2f},"
-        f" CPU {report['computed_on_cpu_ms']:.2f} ms, prompt {report['prompt_tokens_per_s']:.0f}/s"
+        f" CPU {report['computed_on_cpu_ms']:.2f} ms, prompt {report['prompt_tokens_per_s']:.0f}/s, "
+        f"graphs {report['graphs_mib']:.1f} MiB"
     )

@@ -1,11 +1,18 @@
-"""What do four streams give against one, and how long does a stream stand still for a long prompt?
+"""What does streaming add, what do four streams give against one, and how long does one stand still?
 
-    python bench/parallel.py --rounds 5 --tokens 300
+    python -m bench.parallel --rounds 5 --tokens 300
 
-Starts our server with the given model and asks it over HTTP. One stream and several at once alternate;
-the medians count. Then a long prompt arrives while a stream runs; the gap between two of the stream's
-events is the pause. Clocks are on this side, token counts are the server's. With `--bare` the scheduler
-is measured in this process too, without pipes and HTTP: the difference is what streaming adds.
+Starts our server with the given model and asks it over HTTP. All that is compared is done in turn, round
+by round, and the medians of the rounds count; on a busy machine look at the fastest ones, and at processor
+times. Clocks are on this side, token counts are the server's.
+
+`streaming` compares a token's time in the same answer done in three ways: `bare` (a scheduler in this
+process, without pipe and HTTP, with the same prompt and sampling; only with `--bare`), `whole` (over HTTP,
+`stream: false`: from the request to its last byte) and `streamed` (the same with `stream: true`; and from
+the first event to the last, which is what bare steps compare with).
+
+`four` compares several streams with one. Last, a long prompt arrives while a stream runs; the gap between
+two of the stream's events is the pause.
 
 Nothing is drafted unless `--drafts` says so: drafts speed up one stream of text that repeats itself, and
 what is compared here would be another thing each time.
@@ -14,81 +21,214 @@ what is compared here would be another thing each time.
 from __future__ import annotations
 
 import argparse
-import http.client
 import itertools
 import json
-import selectors
-import socket
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bench.server_process import HOST, ServerError, ServerProcess  # noqa: E402  # needs the path
-from engine.core.config import RunConfig  # noqa: E402
-from engine.sequence.scheduler import Scheduler  # noqa: E402
-from engine.worker.loading import load_model  # noqa: E402
-from engine.worker.messages import SamplingParams, Start  # noqa: E402
+from bench.bare_scheduler import BareScheduler  # noqa: E402  # needs the path
+from bench.server_process import ServerProcess  # noqa: E402
+from bench.streams import (  # noqa: E402
+    PROMPT,
+    Stream,
+    ask,
+    prompt_ids,
+    read_all,
+    stop_ids,
+    token_ids,
+)
 
-PROMPT = "Tell me a long story."
+# Before each measured answer, in the same way: the one before it was another process's, and what one
+# process computes with drives what the other one needs out of the caches.
+WARM_TOKENS = 60
 FILLER = "The quick brown fox jumps over the lazy dog. "
 
 
 @dataclass(slots=True)
-class Stream:
-    """One streamed answer as it arrived.
+class Way:
+    """One way of doing the same, as its rounds went; seconds for a token.
 
     Attributes:
-        began_at: when it was asked for.
-        event_times: of each read that brought events of the answer.
-        tokens: of the answer, as the server counted them.
+        decode_s: between the first token and the last, for all streams together.
+        whole_s: from the request to the last byte.
+        processor_s: of each process, summed over the rounds.
+        tokens: of all rounds.
     """
 
-    connection: socket.socket
-    began_at: float
-    event_times: list[float] = field(default_factory=list)
+    decode_s: list[float] = field(default_factory=list)
+    whole_s: list[float] = field(default_factory=list)
+    processor_s: dict[str, float] = field(default_factory=dict)
     tokens: int = 0
-    _rest: bytes = b""
-    _last: bytes = b""
 
-    def read(self) -> bool:
-        """Take what has arrived; False at the end."""
-        data = self.connection.recv(1 << 16)
-        now = time.perf_counter()
-        if not data:
-            self._finish()
-            return False
-        self._rest += data
-        *lines, self._rest = self._rest.split(b"\n")
-        for line in lines:
-            if line.startswith(b"data: {"):
-                self._last = line
-                if b'"content":"' in line and b'"role"' not in line:
-                    self.event_times.append(now)
-        return True
+    def spent(self, tokens: int, processor_s: dict[str, float]) -> None:
+        """Add a round's processor time."""
+        self.tokens += tokens
+        for name, seconds in processor_s.items():
+            self.processor_s[name] = self.processor_s.get(name, 0.0) + seconds
 
-    @property
-    def longest_gap_s(self) -> float:
-        """Between two events of the answer."""
-        times = self.event_times
-        return max((b - a for a, b in itertools.pairwise(times)), default=0.0)
+    def report(self) -> dict[str, object]:
+        """Microseconds for a token."""
+        times = {"decode_us": self.decode_s, "whole_us": self.whole_s}
+        return {
+            **{
+                name: f"{_us(statistics.median(values))} (fastest {_us(min(values))})"
+                for name, values in times.items()
+                if values
+            },
+            **{
+                f"{name}_processor_us": _us(seconds / self.tokens)
+                for name, seconds in self.processor_s.items()
+            },
+        }
 
-    def _finish(self) -> None:
-        self.connection.close()
-        usage = json.loads(self._last[6:] or b"{}").get("usage") if self._last else None
-        if not usage:
-            raise ServerError("A stream ended without its counts: " + self._last[:300].decode())
-        self.tokens = int(usage["completion_tokens"])
+
+class Bench:
+    """A server under measurement, and where wanted a scheduler beside it."""
+
+    def __init__(self, server: ServerProcess, arguments: argparse.Namespace) -> None:
+        self.port = server.port
+        self.tokens: int = arguments.tokens
+        self.rounds: int = arguments.rounds
+        self.streams: int = arguments.streams
+        self.banned = stop_ids(server.port)
+        self._server = server
+        self._bare: BareScheduler | None = None
+        if arguments.bare:
+            self._bare = BareScheduler(
+                arguments.model,
+                arguments.threads,
+                arguments.streams,
+                prompt_ids(server.port),
+                self.banned,
+            )
+
+    def close(self) -> None:
+        """Give the scheduler's model back."""
+        if self._bare is not None:
+            self._bare.close()
+
+    def measure_streaming(self) -> dict[str, object]:
+        """One answer bare, whole and streamed."""
+        bare, whole, streamed = Way(), Way(), Way()
+        texts: set[str] = set()
+        for index in range(self.rounds + 1):
+            ways = (Way(), Way(), Way()) if not index else (bare, whole, streamed)  # 0 is to warm
+            if self._bare is not None:
+                self._run_bare(ways[0], 1)
+            texts |= self._run_http(ways[1], 1, is_streamed=False)
+            texts |= self._run_http(ways[2], 1)
+        report: dict[str, object] = {
+            "same_text": len(texts) == 1,
+            "whole": whole.report(),
+            "streamed": streamed.report(),
+            "streamed_to_whole": _ratios(streamed.whole_s, whole.whole_s),
+        }
+        if self._bare is not None:
+            report["bare"] = bare.report()
+            report["streamed_to_bare"] = _ratios(streamed.decode_s, bare.decode_s)
+        return report
+
+    def measure_parallel(self) -> dict[str, object]:
+        """Tokens per second of one stream, and of several together."""
+        counts = (1, self.streams)
+        ways = {count: (Way(), Way()) for count in counts}
+        for index in range(self.rounds + 1):
+            for count in counts:
+                bare, streamed = ways[count] if index else (Way(), Way())
+                if self._bare is not None:
+                    self._run_bare(bare, count)
+                self._run_http(streamed, count)
+        report: dict[str, object] = {}
+        for kind, name in enumerate(("bare", "http")):
+            one, many = (ways[count][kind] for count in counts)
+            if one.decode_s:
+                report[name] = {
+                    "one_per_s": round(1 / statistics.median(one.decode_s), 1),
+                    f"{self.streams}_per_s": round(1 / statistics.median(many.decode_s), 1),
+                    "ratio": _ratios(one.decode_s, many.decode_s),
+                    "one": one.report(),
+                    f"{self.streams}": many.report(),
+                }
+        return report
+
+    def measure_pause(self, prompt_tokens: int) -> dict[str, object]:
+        """The longest gap in a stream while a long prompt is read, and without one."""
+        port, banned = self.port, self.banned
+        words = (FILLER * prompt_tokens)[: 5 * prompt_tokens]
+        words = words[: int(len(words) * prompt_tokens / len(token_ids(port, words)))]
+        gaps: list[float] = []
+        quiet: list[float] = []
+        reads: list[float] = []
+        for index in range(max(1, self.rounds // 2)):
+            calm = ask(port, PROMPT, self.tokens, banned, index)
+            read_all([calm])
+            quiet.append(calm.longest_gap_s)
+            running = ask(port, PROMPT, 4000, banned, index)
+            for _ in range(5):
+                running.read()
+            long = ask(port, f"{index} {words}", 2, banned, index)
+            read_all([running, long], until=long)
+            reads.append(long.event_times[0] - long.began_at)
+            during = [t for t in running.event_times if long.began_at <= t <= long.event_times[0]]
+            edges = [long.began_at, *during, long.event_times[0]]
+            gaps.append(max(b - a for a, b in itertools.pairwise(edges)))
+            running.connection.close()
+        return {
+            "prompt_tokens": len(token_ids(port, words)),
+            "prompt_read_s": round(statistics.median(reads), 2),
+            "longest_gap_ms": round(max(gaps) * 1000, 1),
+            "median_gap_ms": round(statistics.median(gaps) * 1000, 1),
+            "longest_gap_alone_ms": round(statistics.median(quiet) * 1000, 1),
+        }
+
+    def _run_bare(self, way: Way, count: int) -> None:
+        assert self._bare is not None  # noqa: S101  # the caller has looked
+        self._bare.run(count, WARM_TOKENS)
+        run = self._bare.run(count, self.tokens)
+        num_steps = count * (self.tokens - 1)
+        way.decode_s.append(run.decode_s / num_steps)
+        way.spent(num_steps, {"bare": run.processor_s})
+
+    def _run_http(self, way: Way, count: int, *, is_streamed: bool = True) -> set[str]:
+        """Answers over HTTP; the text of the first one."""
+        self._answers(count, WARM_TOKENS, is_streamed=is_streamed)
+        before, client_before = processor_times(self._server), time.process_time()
+        streams = self._answers(count, self.tokens, is_streamed=is_streamed)
+        client_s = time.process_time() - client_before
+        spent_s = {
+            name: seconds - before[name] for name, seconds in processor_times(self._server).items()
+        }
+        num_tokens = sum(stream.tokens for stream in streams)
+        way.spent(num_tokens, {**spent_s, "client": client_s})
+        began_at = min(stream.began_at for stream in streams)
+        way.whole_s.append((max(stream.ended_at for stream in streams) - began_at) / num_tokens)
+        if is_streamed:
+            first = min(stream.event_times[0] for stream in streams)
+            last = max(stream.event_times[-1] for stream in streams)
+            way.decode_s.append((last - first) / (num_tokens - count))
+        return {streams[0].text}
+
+    def _answers(self, count: int, tokens: int, *, is_streamed: bool) -> list[Stream]:
+        streams = [
+            ask(self.port, PROMPT, tokens, self.banned, seed, is_streamed) for seed in range(count)
+        ]
+        read_all(streams)
+        return streams
 
 
 def main() -> int:
     """Measure and print; 0."""
-    parser = argparse.ArgumentParser(description="Parallel streams over HTTP.")
+    parser = argparse.ArgumentParser(description="What streaming and parallel streams cost.")
     parser.add_argument("--model", type=Path, default=ROOT / "assets/models/stratum-tiny.gguf")
     parser.add_argument("--streams", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=300, help="of each answer")
@@ -100,8 +240,6 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args()
     report: dict[str, object] = {}
-    if arguments.bare:
-        report["bare"] = measure_bare(arguments)
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "engine", "serve", "--model", str(arguments.model)]
         command += ["--port", "{port}", "--threads", str(arguments.threads)]
@@ -109,206 +247,56 @@ def main() -> int:
         if not arguments.drafts:
             command += ["--no-spec-lookup", "--no-spec-ngram", "--spec-mtp", "0"]
         with ServerProcess("Stratum", command, Path(folder) / "log") as server:
-            banned = stop_ids(server.port)
-            report["http"] = measure_rates(server.port, arguments, banned)
-            report["processor"] = measure_processor(server, arguments, banned)
-            report["pause"] = measure_pause(server.port, arguments, banned)
+            bench = Bench(server, arguments)
+            report["streaming"] = bench.measure_streaming()
+            report["four" if arguments.streams == 4 else "several"] = bench.measure_parallel()
+            report["pause"] = bench.measure_pause(arguments.prompt_tokens)
+            bench.close()
     if arguments.json:
         print(json.dumps(report))
-        return 0
-    for name, part in report.items():
-        print(name)
-        for key, value in part.items() if isinstance(part, dict) else ():
-            print(f"  {key:<26} {value}")
+    else:
+        _print(report)
     return 0
-
-
-def measure_rates(
-    port: int, arguments: argparse.Namespace, banned: dict[str, float]
-) -> dict[str, object]:
-    """Tokens per second of one stream, and of several together."""
-    one, many = arguments.tokens, arguments.streams
-    rate(port, 1, one, banned)  # warm
-    alone: list[float] = []
-    together: list[float] = []
-    for _ in range(arguments.rounds):
-        alone.append(rate(port, 1, one, banned))
-        together.append(rate(port, many, one, banned))
-    ratios = [b / a for a, b in zip(alone, together, strict=True)]
-    return {
-        "one_per_s": round(statistics.median(alone), 1),
-        f"{many}_per_s": round(statistics.median(together), 1),
-        "ratio": round(statistics.median(ratios), 2),
-        "ratios": [round(ratio, 2) for ratio in ratios],
-    }
-
-
-def measure_processor(
-    server: ServerProcess, arguments: argparse.Namespace, banned: dict[str, float]
-) -> dict[str, object]:
-    """Processor time per token of front and worker: what rates would be on an idle machine.
-
-    The front and the worker are processes of their own; the slower of them sets the pace.
-    """
-    report: dict[str, object] = {}
-    for count in (1, arguments.streams):
-        before = processor_times(server)
-        for _ in range(arguments.rounds):
-            rate(server.port, count, arguments.tokens, banned)
-        tokens = count * arguments.tokens * arguments.rounds
-        for name, spent_s in processor_times(server).items():
-            report[f"{name}_us_per_token_{count}"] = round((spent_s - before[name]) / tokens * 1e6)
-    return report
 
 
 def processor_times(server: ServerProcess) -> dict[str, float]:
     """Seconds of processor time so far."""
     front, *children = server.processes()
-    return {
-        name: sum(times.user + times.system for times in (p.cpu_times() for p in processes))
-        for name, processes in (("front", [front]), ("worker", children))
-    }
+    return {"front": _processor_s([front]), "worker": _processor_s(children)}
 
 
-def rate(port: int, count: int, tokens: int, banned: dict[str, float]) -> float:
-    """Tokens per second of all streams, from the first event to the last."""
-    streams = [ask(port, PROMPT, tokens, banned, seed) for seed in range(count)]
-    read_all(streams)
-    first = min(stream.event_times[0] for stream in streams)
-    last = max(stream.event_times[-1] for stream in streams)
-    return sum(stream.tokens - 1 for stream in streams) / (last - first)
+def _processor_s(processes: Sequence[psutil.Process]) -> float:
+    """Of their threads; Linux knows it in nanoseconds, others in steps of some milliseconds."""
+    try:
+        files = [f for p in processes for f in Path(f"/proc/{p.pid}/task").glob("*/schedstat")]
+        if files:
+            return sum(int(file.read_text(encoding="ascii").split()[0]) for file in files) / 1e9
+    except OSError:
+        pass  # a thread has ended meanwhile
+    return float(sum(times.user + times.system for times in (p.cpu_times() for p in processes)))
 
 
-def measure_pause(
-    port: int, arguments: argparse.Namespace, banned: dict[str, float]
-) -> dict[str, object]:
-    """The longest gap in a stream while a long prompt is read, and without one."""
-    words = (FILLER * arguments.prompt_tokens)[: 5 * arguments.prompt_tokens]
-    count = count_tokens(port, words)
-    words = words[: int(len(words) * arguments.prompt_tokens / count)]
-    gaps: list[float] = []
-    quiet: list[float] = []
-    reads: list[float] = []
-    for index in range(max(1, arguments.rounds // 2)):
-        calm = ask(port, PROMPT, arguments.tokens, banned, index)
-        read_all([calm])
-        quiet.append(calm.longest_gap_s)
-        running = ask(port, PROMPT, 4000, banned, index)
-        for _ in range(5):
-            running.read()
-        long = ask(port, f"{index} {words}", 2, banned, index)
-        read_all([running, long], until=long)
-        reads.append(long.event_times[0] - long.began_at)
-        during = [t for t in running.event_times if long.began_at <= t <= long.event_times[0]]
-        edges = [long.began_at, *during, long.event_times[0]]
-        gaps.append(max(b - a for a, b in itertools.pairwise(edges)))
-        running.connection.close()
-    return {
-        "prompt_tokens": count_tokens(port, words),
-        "prompt_read_s": round(statistics.median(reads), 2),
-        "longest_gap_ms": round(max(gaps) * 1000, 1),
-        "median_gap_ms": round(statistics.median(gaps) * 1000, 1),
-        "longest_gap_alone_ms": round(statistics.median(quiet) * 1000, 1),
-    }
+def _ratios(above: Sequence[float], below: Sequence[float]) -> str:
+    """Of rounds: their median, and what they lie between."""
+    ratios = [a / b for a, b in zip(above, below, strict=True)]
+    fastest = min(above) / min(below)
+    return (
+        f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}; "
+        f"fastest rounds {fastest:.3f})"
+    )
 
 
-def ask(port: int, prompt: str, tokens: int, banned: dict[str, float], seed: int) -> Stream:
-    """Send one request; its answer has exactly so many tokens."""
-    body = json.dumps(
-        {
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": tokens,
-            "reasoning_effort": "none",
-            "seed": seed,
-            "logit_bias": banned,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-    ).encode()
-    connection = socket.create_connection((HOST, port), 60)
-    began_at = time.perf_counter()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    connection.sendall(head.encode() + body)
-    return Stream(connection, began_at)
+def _us(seconds: float) -> float:
+    return round(seconds * 1e6, 1)
 
 
-def read_all(streams: list[Stream], until: Stream | None = None) -> None:
-    """Read streams to their ends, or until one of them has ended."""
-    with selectors.DefaultSelector() as selector:
-        for stream in streams:
-            selector.register(stream.connection, selectors.EVENT_READ, stream)
-        while selector.get_map():
-            for key, _ in selector.select(60):
-                connection = key.fileobj
-                if not key.data.read():
-                    selector.unregister(connection)
-                    if key.data is until:
-                        return
-
-
-def stop_ids(port: int) -> dict[str, float]:
-    """A logit bias that keeps answers from ending before their last token."""
-    tokens = post(port, "/tokenize", {"content": "<|im_end|><|endoftext|>"})["tokens"]
-    return {str(token): -100.0 for token in tokens}  # type: ignore[attr-defined]
-
-
-def count_tokens(port: int, text: str) -> int:
-    """Tokens of a text."""
-    return len(post(port, "/tokenize", {"content": text})["tokens"])  # type: ignore[arg-type]
-
-
-def post(port: int, path: str, body: dict[str, object]) -> dict[str, object]:
-    """One JSON answer."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=60)
-    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-    value = json.loads(connection.getresponse().read())
-    connection.close()
-    if not isinstance(value, dict):
-        raise ServerError(f"{path} answered something else than an object.")
-    return value
-
-
-def measure_bare(arguments: argparse.Namespace) -> dict[str, object]:
-    """The same rates without pipes and HTTP."""
-    config = RunConfig(model=arguments.model, threads=arguments.threads, parallel=arguments.streams)
-    loaded = load_model(config)
-
-    spent_s: dict[int, float] = {}
-
-    def bare_rate(count: int) -> float:
-        spent_at = time.process_time()
-        scheduler = Scheduler(
-            loaded.model, loaded.limits, lambda _: None, new_sampler=loaded.new_sampler
-        )
-        for seed in range(count):
-            sampling = SamplingParams(
-                temperature=0.7, top_p=0.8, top_k=20, presence_penalty=1.5, seed=seed
-            )
-            scheduler.submit(Start(f"r{seed}", (5, 6, 7), arguments.tokens, (), sampling))
-        scheduler.step()
-        began_at = time.perf_counter()
-        while scheduler.has_work:
-            scheduler.step()
-        rate = float(count * (arguments.tokens - 1) / (time.perf_counter() - began_at))
-        spent_s[count] = spent_s.get(count, 0.0) + time.process_time() - spent_at
-        return rate
-
-    bare_rate(1)
-    spent_s.clear()
-    rounds = [(bare_rate(1), bare_rate(arguments.streams)) for _ in range(arguments.rounds)]
-    loaded.close()
-    return {
-        "one_per_s": round(statistics.median(one for one, _ in rounds), 1),
-        f"{arguments.streams}_per_s": round(statistics.median(many for _, many in rounds), 1),
-        "ratio": round(statistics.median(many / one for one, many in rounds), 2),
-        **{
-            f"us_per_token_{count}": round(
-                spent / (count * arguments.tokens * arguments.rounds) * 1e6
-            )
-            for count, spent in spent_s.items()
-        },
-    }
+def _print(report: dict[str, object], indent: int = 0) -> None:
+    for name, value in report.items():
+        if isinstance(value, dict):
+            print(" " * indent + name)
+            _print(value, indent + 2)
+        else:
+            print(" " * indent + f"{name:<26} {value}")
 
 
 if __name__ == "__main__":

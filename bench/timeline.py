@@ -13,6 +13,7 @@ import sys
 
 from engine.core.catalog import CatalogModel
 from engine.core.catalog_file import load_catalog
+from engine.core.config import RunConfig
 from engine.core.gpu import Gpu
 from engine.core.machine import Machine
 from engine.core.model_numbers import numbers_of_catalog
@@ -30,7 +31,8 @@ def predict(model: CatalogModel, options: argparse.Namespace) -> WindowTime:
         ValueError: the card is too small for the model.
     """
     catalog = load_catalog()
-    numbers = numbers_of_catalog(catalog, model)
+    config = RunConfig(prompt_chunk=options.prompt_chunk or None)
+    numbers = numbers_of_catalog(catalog, model, config)
     shape = catalog.family_of(model).shape
     vram = int(options.vram_gib * (1 << 30))
     gpu = Gpu(0, "card", vram, vram - (600 << 20), memory_bytes_per_s=options.card * 1e9)
@@ -58,6 +60,9 @@ def main() -> int:
     parser.add_argument("--pcie-generation", type=int, default=4)
     parser.add_argument("--pcie-width", type=int, default=16)
     parser.add_argument("--context", type=int, default=4096)
+    parser.add_argument(
+        "--prompt-chunk", type=int, default=256, help="rows whose memory experts lack; 0: as chosen"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     catalog = load_catalog()

@@ -1,7 +1,7 @@
 """The command line: picks the command, and turns errors into one line and an exit status.
 
-    python -m engine serve | run | demo | chat | logits | inspect | bench | calibrate | lookup
-        | mtp-import | doctor
+    python -m engine serve | run | demo | chat | logits | inspect | bench | calibrate
+        | card-check | lookup | mtp-import | doctor
 
 Each command is a module `engine.commands.NAME` with `add_parser(subparsers)` and
 `run(arguments) -> int`, imported only when it is used, so `--help` and the light commands are
@@ -37,6 +37,7 @@ COMMANDS = {
     "inspect": "show what a model file holds and whether it fits this machine",
     "bench": "measure the speed on this machine",
     "calibrate": "find the settings that make decoding faster on this machine",
+    "card-check": "check the graphics cards that were not checked on this PC yet",
     "lookup": "n-gram caches: build one of a corpus, or try drafting through a text",
     "mtp-import": "make a draft head file from a checkpoint's tensors",
     "doctor": "check what works on this machine",

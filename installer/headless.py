@@ -20,7 +20,11 @@ from pathlib import Path
 
 from engine.core.catalog_file import PROGRAM_DIR, find_model
 from engine.core.errors import EngineError, InputError
+from engine.core.gpu import probe_gpus
+from engine.core.note import as_plain
 from engine.core.setting_paths import whole_path
+from engine.core.survey import survey
+from installer.card_check import CardCheckRun, card_results, seen_without
 from installer.care import bring_calibration_in_line
 from installer.check import check
 from installer.child import child_environment
@@ -153,6 +157,7 @@ class Headless:
         path = installation.prepared(model)
         self._report["fetched_bytes"] = plan.fetch_bytes
         installation.next()
+        self._check_card()
         is_large = installation.model is not None and not installation.model.is_bundled
         self._tune(is_wanted=is_large)
         installation.next()
@@ -233,6 +238,26 @@ class Headless:
             before = installation.step
             if installation.next() is before:
                 raise RuntimeError(f"the step {before} cannot be left: {installation.problem}")
+
+    def _check_card(self) -> None:
+        """Check the graphics card, and change what was chosen for it if it fails."""
+        installation, texts = self._installation, self._texts
+        if not probe_gpus().cards:
+            return
+        self._say("cli.card_checking")
+        try:
+            with self._progress() as progress:
+                results = card_results(CardCheckRun().run(progress.show_card_check))
+        except EngineError as error:  # the engine tries again when it starts
+            self._print(texts.error(error))
+            return
+        notes = [result.note for result in results]
+        if not all(result.is_passed for result in results):
+            data_dir = installation.data_dir
+            notes += installation.adapt_to(seen_without(survey(data_dir, endpoints=()), results))
+        self._report["cards"] = [as_plain(result) for result in results]
+        for note in notes:
+            self._print(texts.note(note))
 
     def _tune(self, *, is_wanted: bool) -> None:
         config = self._installation.config_path

@@ -19,9 +19,9 @@ from engine.core.gpu import Gpu
 from engine.core.network_reach import ReachState
 from engine.core.note import Note
 from engine.core.placement import Verdict
-from engine.core.placement_hybrid import GPU_ENGINE, gpu_problems, reserve_bytes, vram_taken
+from engine.core.placement_hybrid import reserve_bytes, vram_taken
 from engine.core.survey import Survey
-from installer.recommend import Mark, Wish, recommend
+from installer.recommend import Mark, Wish, card_problems, recommend
 
 _SMALLEST_PAGE_FILE = 4 << 30  # Windows charges video memory to it: programs fail without
 _WORTH_NAMING_BYTES = 1 << 30
@@ -48,15 +48,13 @@ class Finding:
     note: Note
 
 
-def pc_findings(
-    survey: Survey, catalog: Catalog, wish: Wish | None = None, *, gpu_engine: bool = GPU_ENGINE
-) -> tuple[Finding, ...]:
+def pc_findings(survey: Survey, catalog: Catalog, wish: Wish | None = None) -> tuple[Finding, ...]:
     """All lines, in the order in which they are shown."""
     # Memory and drive are judged by what fits, so that no line contradicts the verdict.
-    found = recommend(survey, catalog, wish, gpu_engine=gpu_engine)
+    found = recommend(survey, catalog, wish)
     large = [choice for choice in found.choices if choice.model_id != catalog.bundled.id]
     return (
-        *_graphics(survey, catalog, gpu_engine=gpu_engine),
+        *_graphics(survey, catalog),
         *_processor(survey),
         *_memory(survey, any_fits=any(c.fit is not Verdict.DOES_NOT_FIT for c in large)),
         *_drives(survey, has_room=found.choice.fits_on_disk is not False),
@@ -65,9 +63,8 @@ def pc_findings(
     )
 
 
-def _graphics(survey: Survey, catalog: Catalog, *, gpu_engine: bool) -> Iterator[Finding]:
+def _graphics(survey: Survey, catalog: Catalog) -> Iterator[Finding]:
     gpus = survey.gpus
-    needed = catalog.min_driver.get(survey.environment.system.lower(), 0)
     for card in gpus.cards:
         facts: dict[str, ParameterValue] = {
             "card": card.name,
@@ -75,7 +72,7 @@ def _graphics(survey: Survey, catalog: Catalog, *, gpu_engine: bool) -> Iterator
             "free_bytes": card.vram_free_bytes,
             "driver": gpus.driver,
         }
-        problems = gpu_problems(card, gpus.driver_major, needed)
+        problems = card_problems(survey, catalog, card)
         if problems:
             yield Finding(Subject.GRAPHICS, Mark.AMBER, Note("card_found", facts))
             for problem in problems:
@@ -83,8 +80,6 @@ def _graphics(survey: Survey, catalog: Catalog, *, gpu_engine: bool) -> Iterator
             continue
         yield Finding(Subject.GRAPHICS, Mark.GREEN, Note("card_found", facts))
         yield from _card_details(card)
-    if gpus.cards and not gpu_engine:
-        yield Finding(Subject.GRAPHICS, Mark.AMBER, Note("gpu_engine_missing"))
     if not gpus.cards:
         yield Finding(Subject.GRAPHICS, Mark.AMBER, Note("no_nvidia_card"))
     for other in survey.other_cards:

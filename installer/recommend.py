@@ -14,20 +14,22 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.core.catalog import Catalog
+from engine.core.cards_together import NAMES_JOINED_BY, cards_together
+from engine.core.catalog import Catalog, CatalogModel
 from engine.core.drives import Drive
 from engine.core.errors import ParameterValue
 from engine.core.gpu import Gpu
+from engine.core.model_numbers import numbers_of_catalog
 from engine.core.network_reach import any_reached
 from engine.core.note import Note
-from engine.core.placement import Verdict
+from engine.core.placement import DEFAULT_CONTEXT, Verdict
 from engine.core.placement_hybrid import (
-    GPU_ENGINE,
     best_gpu,
     gpu_problems,
 )
 from engine.core.survey import Survey
 from installer.model_choice import AGENT_CONTEXT, Choice, Mark, Wish, make_choice
+from installer.speed import DEFAULT_BANDWIDTH
 
 __all__ = ["Choice", "Mark", "Recommendation", "Wish", "recommend"]
 
@@ -44,8 +46,8 @@ class Recommendation:
         choice: the recommended model, or the one that was wished for.
         choices: all models, in the catalogue's order.
         reasons: why this choice and this verdict.
-        gpu_index: the card that would be used; None without a usable one.
-        uses_gpu: whether this version's engine uses it.
+        gpu_index: the card that can be used; None without one.
+        uses_gpu: whether the choice uses it.
     """
 
     verdict: Mark
@@ -61,33 +63,32 @@ class Recommendation:
         return 1 if self.verdict is Mark.RED else 0
 
 
-def recommend(
-    survey: Survey, catalog: Catalog, wish: Wish | None = None, *, gpu_engine: bool = GPU_ENGINE
-) -> Recommendation:
+def recommend(survey: Survey, catalog: Catalog, wish: Wish | None = None) -> Recommendation:
     """What to install on this PC.
 
     Args:
         survey: of the PC.
         catalog: what there is.
         wish: what the person wants.
-        gpu_engine: whether the engine can use a card.
     """
     wish = wish or Wish()
-    recommendation = _recommend(survey, catalog, wish, gpu_engine=gpu_engine)
+    recommendation = _recommend(survey, catalog, wish)
     if not wish.for_coding_agents or recommendation.verdict is not Mark.RED:
         return recommendation
     # Rather a model with less context than agents want than none.
     shorter = dataclasses.replace(wish, for_coding_agents=False)
-    other = _recommend(survey, catalog, shorter, gpu_engine=gpu_engine)
+    other = _recommend(survey, catalog, shorter)
     if other.verdict is Mark.RED:
         return recommendation
     return dataclasses.replace(other, reasons=(*other.reasons, _short_context(other.choice)))
 
 
-def _recommend(survey: Survey, catalog: Catalog, wish: Wish, *, gpu_engine: bool) -> Recommendation:
+def _recommend(survey: Survey, catalog: Catalog, wish: Wish) -> Recommendation:
     card = usable_card(survey, catalog)
-    gpu = card if gpu_engine else None
-    choices = tuple(make_choice(survey, catalog, model, wish, gpu) for model in catalog.models)
+    cards = {model.id: _cards_for(survey, catalog, model) for model in catalog.models}
+    choices = tuple(
+        make_choice(survey, catalog, model, wish, cards[model.id]) for model in catalog.models
+    )
     by_id = {choice.model_id: choice for choice in choices}
     chosen = by_id.get(wish.model_id or "")
     best, reasons = _best(survey, catalog, by_id)
@@ -95,7 +96,7 @@ def _recommend(survey: Survey, catalog: Catalog, wish: Wish, *, gpu_engine: bool
     if chosen is not None and chosen is not best:
         reasons = [Note("chosen_by_you", {"model": chosen.title, "recommended": best.title})]
     uses_gpu = choice.placement.gpu_index is not None
-    reasons += _card_reasons(survey, catalog, card, gpu_engine=gpu_engine, uses_gpu=uses_gpu)
+    reasons += _card_reasons(survey, catalog, cards[choice.model_id], uses_gpu=uses_gpu)
     reasons += _choice_reasons(choice, wish)
     verdict = Mark.RED if best.model_id == catalog.bundled.id else choice.mark
     if verdict is Mark.GREEN and choice.missing_bytes and not any_reached(survey.reach):
@@ -112,8 +113,32 @@ def _recommend(survey: Survey, catalog: Catalog, wish: Wish, *, gpu_engine: bool
 
 
 def usable_card(survey: Survey, catalog: Catalog) -> Gpu | None:
-    """The card that an engine with GPU support uses."""
-    return best_gpu(survey.gpus.cards, survey.gpus.driver_major, _min_driver(survey, catalog))
+    """The best card that the engine can use, as far as nothing is known against it."""
+    return best_gpu(_untroubled(survey), survey.gpus.driver_major, _min_driver(survey, catalog))
+
+
+def _untroubled(survey: Survey) -> list[Gpu]:
+    return [card for card in survey.gpus.cards if card.index not in survey.card_troubles]
+
+
+def _cards_for(survey: Survey, catalog: Catalog, model: CatalogModel) -> Gpu | None:
+    """The cards that the engine would use for a model, as one."""
+    driver, needed = survey.gpus.driver_major, _min_driver(survey, catalog)
+    cards = [card for card in _untroubled(survey) if not gpu_problems(card, driver, needed)]
+    return cards_together(
+        numbers_of_catalog(catalog, model),
+        cards,
+        context=DEFAULT_CONTEXT,
+        host_bytes_per_s=survey.memory_bytes_per_s or DEFAULT_BANDWIDTH,
+    )
+
+
+def card_problems(survey: Survey, catalog: Catalog, card: Gpu) -> list[Note]:
+    """Why a card cannot be used; empty when nothing is known against it."""
+    problems = gpu_problems(card, survey.gpus.driver_major, _min_driver(survey, catalog))
+    trouble = survey.card_troubles.get(card.index)
+    # Packages of CUDA say nothing new of a card that is too old for them.
+    return problems or ([] if trouble is None else [trouble])
 
 
 def _min_driver(survey: Survey, catalog: Catalog) -> int:
@@ -154,16 +179,15 @@ def _drives(survey: Survey) -> list[Drive]:
 
 
 def _card_reasons(
-    survey: Survey, catalog: Catalog, card: Gpu | None, *, gpu_engine: bool, uses_gpu: bool
+    survey: Survey, catalog: Catalog, card: Gpu | None, *, uses_gpu: bool
 ) -> list[Note]:
     if card is None:
-        driver, needed = survey.gpus.driver_major, _min_driver(survey, catalog)
-        problems = (gpu_problems(each, driver, needed) for each in survey.gpus.cards)
+        problems = (card_problems(survey, catalog, each) for each in survey.gpus.cards)
         return [note for notes in problems for note in notes]
-    if not gpu_engine:
-        return [Note("gpu_not_used_yet", {"card": card.name})]
     if not uses_gpu:
         return []  # the choice's own notes say why
+    if NAMES_JOINED_BY in card.name:
+        return [Note("gpus_used", {"cards": card.name})]
     notes = [Note("gpu_used", {"card": card.name})]
     if len(survey.gpus.cards) > 1:
         notes.append(Note("one_card_of_several", {"card": card.name}))

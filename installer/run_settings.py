@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from engine.core.card_record import card_troubles
+from engine.core.cards_together import cards_together
 from engine.core.catalog import Catalog, CatalogModel, FileKind, Sampling
 from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.config import CONFIG_FORMAT, RunConfig, SamplingDefaults
@@ -22,10 +24,11 @@ from engine.core.machine import probe_machine
 from engine.core.model_numbers import numbers_of_catalog, numbers_of_header
 from engine.core.operating_system import system_name
 from engine.core.placement import DEFAULT_CONTEXT
-from engine.core.placement_hybrid import GPU_ENGINE, best_gpu, place
+from engine.core.placement_hybrid import gpu_problems, place
 from engine.core.settings import Settings, load_settings, save_settings
 from installer.choices import Choices
 from installer.download.installed import InstalledModel
+from installer.speed import DEFAULT_BANDWIDTH
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +66,7 @@ def write_run_config(
     if before is None and not model.is_bundled:  # a person's own values stay
         changes["sampling"] = _sampling(catalog.sampling.thinking)
     if before is None or "parallel" not in before.model_fields_set:
-        parallel = _parallel(catalog, model, installed, choices.context)
+        parallel = _parallel(catalog, model, installed, choices.context, data_dir)
         if parallel < RunConfig().parallel:
             changes["parallel"] = parallel
     head = installed.first(FileKind.DRAFT_HEAD)
@@ -110,7 +113,11 @@ def remember_installation(choices: Choices, data_dir: Path, config_path: Path) -
 
 
 def _parallel(
-    catalog: Catalog, model: CatalogModel, installed: InstalledModel, context: int | None
+    catalog: Catalog,
+    model: CatalogModel,
+    installed: InstalledModel,
+    context: int | None,
+    data_dir: Path,
 ) -> int:
     """Requests that this PC has memory for at a time."""
     try:
@@ -118,16 +125,22 @@ def _parallel(
     except EngineError as error:  # the engine will say what it cannot read
         logger.warning("the size of %s is taken from the catalogue: %s", model.id, error)
         numbers = numbers_of_catalog(catalog, model)
-    gpu = None
-    if GPU_ENGINE:
-        found = probe_gpus(_GPU_PATIENCE_S)
-        min_driver = catalog.min_driver.get(system_name().lower(), 0)
-        gpu = best_gpu(found.cards, found.driver_major, min_driver)
+    found = probe_gpus(_GPU_PATIENCE_S)
+    troubles = card_troubles(data_dir, found)
+    cards = [card for card in found.cards if card.index not in troubles]
+    needed = catalog.min_driver.get(system_name().lower(), 0)
+    context = context or DEFAULT_CONTEXT
+    gpu = cards_together(
+        numbers,
+        [card for card in cards if not gpu_problems(card, found.driver_major, needed)],
+        context=context,
+        host_bytes_per_s=DEFAULT_BANDWIDTH,
+    )
     return place(
         numbers,
         probe_machine(),
         gpu,
-        context or DEFAULT_CONTEXT,
+        context,
         may_read_disk=model.needs.has_ram_budget,
     ).parallel
 

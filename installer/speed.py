@@ -46,7 +46,7 @@ _DISK_READS_AT_ONCE = 1.5  # a disk that turns sorts its reads, and no more
 _TABLE_ROWS = 16  # of the n-gram table for each token: two orders of eight heads
 _DEFAULT_DRIVE_PER_S = 5e8
 _DEFAULT_READ_S = 1e-4
-_DEFAULT_BANDWIDTH = 20e9  # two channels of slow memory, where it could not be measured
+DEFAULT_BANDWIDTH = 20e9  # two channels of slow memory, where it could not be measured
 _REFERENCE_VALUES_PER_S = 2e8  # the plain implementation without AVX2
 
 # The machine of the published prompt speeds: RTX 5070 12 GB in a slot of generation 4.
@@ -95,7 +95,7 @@ def cpu_speed(
     if survey.environment.cpu_limit is not None:
         cores = min(cores, survey.environment.cpu_limit)
     cores = max(cores, 1.0)
-    memory_s = numbers.active_bytes / (survey.memory_bytes_per_s or _DEFAULT_BANDWIDTH)
+    memory_s = numbers.active_bytes / (survey.memory_bytes_per_s or DEFAULT_BANDWIDTH)
     rate = _EXPERT_RATES.get(model.size, _OTHER_RATES)[variant]
     decode_s = numbers.active_expert_bytes / (rate * 1e9 * cores)
     decode_s += numbers.dense_bytes / (_DENSE_RATES[variant] * 1e9 * cores)
@@ -122,7 +122,7 @@ def gpu_speed(
         return None
     load = window_load(numbers, shape, placement)
     cores = max(survey.fast_cores + survey.slow_cores / 2, 1.0)
-    memory = survey.memory_bytes_per_s or _DEFAULT_BANDWIDTH
+    memory = survey.memory_bytes_per_s or DEFAULT_BANDWIDTH
     here = window_time(
         load,
         Rates(

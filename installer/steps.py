@@ -23,8 +23,11 @@ from engine.core.catalog_file import find_model
 from engine.core.errors import ConfigError
 from engine.core.files import keep_backup, read_json, write_json
 from engine.core.keep_awake import system_keep_awake
+from engine.core.note import Note
 from engine.core.setting_paths import UsablePath
 from engine.core.settings import load_settings, settings_path
+from engine.core.survey import Survey
+from installer.card_check import aftermath
 from installer.choices import Choices
 from installer.download.installed import InstalledModel, read_manifest
 from installer.download.options import DownloadOptions
@@ -278,6 +281,26 @@ class Installation:
     def tuned(self, tuning: Tuning) -> None:
         """Note how tuning ended."""
         self._change({"tuning": tuning})
+
+    def adapt_to(self, seen: Survey) -> tuple[Note, ...]:
+        """Change what was chosen for a graphics card that failed its check; what to tell the person.
+
+        Args:
+            seen: the PC with what is known against its cards.
+
+        Raises:
+            EngineError: the run config cannot be written.
+        """
+        model, config = self.model, self.config_path
+        if model is None or config is None:
+            return ()
+        after = aftermath(seen, self.catalog, model, self.choices.context)
+        installed = read_manifest(self.data_dir / "models" / model.id)
+        if after.context is not None and installed is not None:
+            choices = self.choices.model_copy(update={"context": after.context})
+            path = write_run_config(self.catalog, model, installed, choices, self.data_dir)
+            self._change({"choices": choices, "config": path})
+        return after.notes
 
     def read_again(self) -> None:
         """Take over what another part has changed in the record, such as a moved data folder.

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from engine.core.note import as_plain
 from installer.download.progress import DownloadProgress, Phase
+from installer.engine_run import RunProgress
 from installer.i18n.texts import Texts
 from installer.progress_words import progress_words
 from installer.tune import TuneProgress
@@ -115,6 +116,15 @@ class TerminalProgress:
         share = progress.done / progress.total if progress.total else None
         text = progress.line or self._texts.say("tune.running_unknown")
         self._show(text, share, ("tune", text))
+
+    def show_card_check(self, progress: RunProgress) -> None:
+        """Show a step of the check of a graphics card."""
+        if self._as_json:
+            step = {"event": "card", "done": progress.done, "total": progress.total}
+            self._json_line({**step, "line": progress.line}, is_end=False)
+        elif progress.total:
+            share = progress.done / progress.total
+            self._show(progress.name, share, ("card", progress.name))
 
     def _show(self, text: str, share: float | None, phase: tuple[str, str]) -> None:
         if self._bar is not None and self._task is not None:

@@ -120,7 +120,8 @@ def run_self_test(root: Path) -> str:
         python = Path(sys.executable)
     try:
         done = subprocess.run(
-            [str(python), "-m", "engine", "doctor", "--json"],
+            # A card that fails is no fault of the program: the processor computes then.
+            [str(python), "-m", "engine", "doctor", "--json", "--without-card"],
             cwd=root,
             env=child_environment(),
             capture_output=True,

@@ -1,5 +1,7 @@
 """For all tests: Qt draws into memory, and a machine that cannot load Qt still runs the others.
 
+Hypothesis does not time its examples: a machine that is busy is no fault of what is tested.
+
 Tests marked `desktop` take the fixture `desktop`: a screen with window manager and panel of their own.
 """
 
@@ -10,11 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.desktop import Desktop, missing
 
 # A test that needs a screen (marker `desktop`) is started with another value.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 WHY_NO_QT = ""
 try:
@@ -31,6 +37,14 @@ def desktop(tmp_path: Path) -> Iterator[Desktop]:
         pytest.skip(f"no desktop can be started here: {', '.join(lacking)} not installed")
     with Desktop.open(tmp_path / "desktop") as opened:
         yield opened
+
+
+@pytest.fixture
+def qtbot(qapp: object, request: pytest.FixtureRequest) -> object:  # Qt is there
+    """pytest-qt's, with more patience."""
+    from tests.support.patient_qtbot import PatientQtBot  # noqa: PLC0415  # where there is Qt
+
+    return PatientQtBot(request)
 
 
 def pytest_plugin_registered(manager: pytest.PytestPluginManager) -> None:

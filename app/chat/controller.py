@@ -23,7 +23,7 @@ from app.chat.activity import Activity, ModelFacts, Phase
 from app.chat.answer_run import AnswerRun, Job, growing_again
 from app.chat.conversation_row import ConversationRow
 from app.chat.deletions import Deletions
-from app.chat.draft_files import DraftFiles
+from app.chat.draft_keeper import DraftKeeper
 from app.chat.engine_side import EngineSide
 from app.chat.request_body import request_body
 from app.chat.stream import JsonObject
@@ -101,11 +101,11 @@ class ChatController(QObject):
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._tick)
-        self._files = DraftFiles(store, engine, conversation.id, self)
-        self._files.ready.connect(self._add_attachment)
-        self._files.refused.connect(self.refused)
-        self._files.pending_changed.connect(self.attachments_pending)
-        self._files.counted.connect(self._note_count)
+        self._draft = DraftKeeper(store, engine, self._row, self)
+        self._draft.changed.connect(self.draft_changed)
+        self._draft.refused.connect(self.refused)
+        self._draft.pending_changed.connect(self.attachments_pending)
+        self._draft.blank_changed.connect(self.listing_changed)
         self._deletions.forget()
 
     # -- what is there ---------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class ChatController(QObject):
         draft = self.draft
         if not self._may_ask():
             return False
-        if self._files.num_pending:
+        if self._draft.num_pending:
             return self._refuse("attachment_pending", "A file is still being read. Wait a moment.")
         if not draft.text.strip() and not draft.attachments:
             return self._refuse("nothing_to_send", "There is nothing to send yet.")
@@ -316,36 +316,28 @@ class ChatController(QObject):
     @property
     def draft(self) -> Draft:
         """What has not been sent yet."""
-        return self.conversation.draft
+        return self._draft.value
 
     def set_draft_text(self, text: str) -> None:
         """Keep what is being written; cheap enough for every key press."""
-        was_blank = self.is_blank
-        text = storable(text)
-        if text != self.draft.text:
-            self._row.change(draft=replace(self.draft, text=text))
-        if was_blank != self.is_blank:
-            self.listing_changed.emit()
+        self._draft.set_text(text)
 
     def add_file(self, path: Path) -> None:
         """Read a file in the background and attach it to the draft: `draft_changed` or `refused`."""
-        self._files.add_file(path)
+        self._draft.add_file(path)
 
     def add_picture(self, data: bytes, name: str = "") -> None:
         """Attach a picture that was pasted or dropped; `refused` says why when the model sees none."""
-        self._files.add_picture(data, name)
+        self._draft.add_picture(data, name)
 
     def remove_attachment(self, attachment_id: str) -> None:
         """Take an attachment out of the draft."""
-        kept = tuple(a for a in self.draft.attachments if a.id != attachment_id)
-        if kept != self.draft.attachments:
-            self._set_attachments(kept)
-            self._store.drop_attachment(attachment_id)
+        self._draft.remove(attachment_id)
 
     @property
     def is_working(self) -> bool:
         """Whether it has something to do, with or without anybody looking."""
-        return self.is_busy or self._files.num_pending > 0
+        return self.is_busy or self._draft.num_pending > 0
 
     @property
     def is_blank(self) -> bool:
@@ -360,25 +352,6 @@ class ChatController(QObject):
         """End the answer at once and keep what it has; for the app's end."""
         if self._run is not None:
             self._end(self._run.end_at_once())
-
-    def _add_attachment(self, attachment: Attachment) -> None:
-        self._set_attachments((*self.draft.attachments, attachment))
-
-    def _note_count(self, attachment_id: str, num_tokens: int) -> None:
-        self._set_attachments(
-            tuple(
-                replace(a, num_tokens=num_tokens) if a.id == attachment_id else a
-                for a in self.draft.attachments
-            )
-        )
-
-    def _set_attachments(self, attachments: tuple[Attachment, ...]) -> None:
-        if attachments != self.draft.attachments:
-            was_blank = self.is_blank
-            self._row.change(draft=replace(self.draft, attachments=attachments))
-            self.draft_changed.emit(self.draft)
-            if was_blank != self.is_blank:
-                self.listing_changed.emit()
 
     # -- how it is done --------------------------------------------------------------------------
 

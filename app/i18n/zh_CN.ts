@@ -2108,6 +2108,10 @@
         <translation>统计用到的专家</translation>
     </message>
     <message>
+        <source>Graphics cards</source>
+        <translation>显卡</translation>
+    </message>
+    <message>
         <source>Share of experts copied to the card</source>
         <translation>复制到显卡的专家比例</translation>
     </message>
@@ -2356,12 +2360,20 @@
         <translation>显卡中没有的专家里，复制到显卡上计算（而不由处理器计算）的比例。</translation>
     </message>
     <message>
-        <source>Graphics memory in MiB for experts. Default: all that is left beside the reserve.</source>
-        <translation>专家占用的显存，单位 MiB。默认：除保留部分外的全部显存。</translation>
+        <source>Graphics memory in MiB for experts, of all cards together. Default: all that is left beside the reserve.</source>
+        <translation>所有显卡合计用于专家的显存，以 MiB 为单位。默认：除预留部分外剩余的全部。</translation>
     </message>
     <message>
-        <source>Graphics memory in MiB that is left to other programs. Default: 700, or 1500 where a screen may hang on the card.</source>
-        <translation>留给其他程序的显存，单位 MiB。默认：700；显卡可能接有屏幕时为 1500。</translation>
+        <source>Graphics memory in MiB that is left to other programs, on each card, also to those that are started later. Default: 700, or 1500 where a screen may hang on the card.</source>
+        <translation>每块显卡留给其他程序的显存，也包括之后启动的程序，以 MiB 为单位。默认：700；如果显卡可能接有显示器，则为 1500。</translation>
+    </message>
+    <message>
+        <source>Prompt tokens computed in one pass; also bounds workspaces. Default: 256 on the processor; on a graphics card 256 to 8192, as its memory and the bus make prompts and answers fastest together.</source>
+        <translation>一次计算的提示 token 数；也限制工作区大小。默认：处理器上为 256；显卡上为 256 到 8192，取其显存和总线能让读取提示和回答合起来最快的值。</translation>
+    </message>
+    <message>
+        <source>NVIDIA cards that compute, by the numbers of `nvidia-smi` or the UUIDs of `nvidia-smi -L`; several share the layers of the model. `auto` takes those that make answers faster, and leaves out what cannot be used; cards that are named are all used.</source>
+        <translation>参与计算的 NVIDIA 显卡，用 `nvidia-smi` 的编号或 `nvidia-smi -L` 的 UUID 表示；多块显卡分担模型的各层。`auto` 选用能让回答更快的显卡，略过不能用的；点名的显卡全部使用。</translation>
     </message>
     <message>
         <source>Count what all requests hold for these guesses, and keep the counts in the data folder. The file holds what was said.</source>
@@ -2446,10 +2458,6 @@
     <message>
         <source>Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: faster, with a small change of the output; takes memory of its own and some seconds.</source>
         <translation>将文件中以 16 或 32 位保存的流投影改为 Q8_0：更快，输出略有变化；需要额外内存和几秒钟。</translation>
-    </message>
-    <message>
-        <source>Prompt tokens computed in one pass; also bounds workspaces.</source>
-        <translation>一次计算的提示 token 数；也限制工作区大小。</translation>
     </message>
     <message>
         <source>Requests that decode together; others wait.</source>
@@ -3029,6 +3037,10 @@
         <translation>当前使用的是普通参考运算（{ops}），而不是快速内核。请将“运算实现”设为自动；“诊断”会说明内核为何不可用。</translation>
     </message>
     <message>
+        <source>The processor computes alone. {reason} “Diagnostics” checks the card again.</source>
+        <translation>仅由处理器计算。{reason} “诊断”会重新检查显卡。</translation>
+    </message>
+    <message>
         <source>The model process was started again {count} times after a crash. The log says why.</source>
         <translation>模型进程在崩溃后重启了 {count} 次。原因见日志。</translation>
     </message>
@@ -3161,6 +3173,10 @@
     <message>
         <source>Loading</source>
         <translation>正在加载</translation>
+    </message>
+    <message>
+        <source>Checking the graphics card, once: {percent} %</source>
+        <translation>首次检查显卡：{percent} %</translation>
     </message>
     <message>
         <source>Loading {percent} %</source>

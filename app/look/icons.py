@@ -16,7 +16,7 @@ import shiboken6
 from PySide6.QtCore import QByteArray, QObject, QRectF, Qt
 from PySide6.QtGui import QAction, QColor, QGuiApplication, QIcon, QPainter, QPalette, QPixmap
 from PySide6.QtSvg import QSvgRenderer
-from PySide6.QtWidgets import QAbstractButton
+from PySide6.QtWidgets import QAbstractButton, QToolButton, QWidget
 
 from app.program_folder import PROGRAM_DIR
 
@@ -60,6 +60,16 @@ def put_icon(target: QAbstractButton | QAction, name: str) -> None:
         before.set_name(name)
     else:
         _Follower(target, name)
+
+
+def icon_button(parent: QWidget, name: str, text: str) -> QToolButton:
+    """A flat button with an icon alone; the text is its hint and its name for screen readers."""
+    button = QToolButton(parent)
+    button.setAutoRaise(True)
+    put_icon(button, name)
+    button.setToolTip(text)
+    button.setAccessibleName(text)
+    return button
 
 
 def render(path: Path, side: int, colour: str = "") -> QPixmap:

@@ -94,6 +94,8 @@ def _engine(facts: Facts) -> Iterator[Note]:
     status = facts.status
     if status is not None and status.ops is not None and status.ops.startswith("reference"):
         yield Note("plain_operations", {"ops": status.ops})
+    if status is not None and status.card_notice:
+        yield Note("card_not_used", {"reason": status.card_notice})
     if status is not None and status.restarts > 0:
         yield Note("was_restarted", {"count": status.restarts})
     tuned, now = facts.measured.calibrated_per_s, facts.tokens_per_s

@@ -15,6 +15,9 @@ SENTENCES = {
         "The plain reference operations compute ({ops}), not the fast kernels. Set “Implementation” "
         "to auto; “Diagnostics” says what keeps the kernels from working.",
     ),
+    "card_not_used": QT_TRANSLATE_NOOP(
+        "Slow", "The processor computes alone. {reason} “Diagnostics” checks the card again."
+    ),
     "was_restarted": QT_TRANSLATE_NOOP(
         "Slow",
         "The model process was started again {count} times after a crash. The log says why.",

@@ -29,6 +29,7 @@ LABELS = {
     "expert_look_ahead": QT_TRANSLATE_NOOP("RunConfig", "Ask the disk for experts early"),
     "expert_profile": QT_TRANSLATE_NOOP("RunConfig", "File with counts of experts"),
     "expert_profile_learn": QT_TRANSLATE_NOOP("RunConfig", "Count which experts are used"),
+    "gpus": QT_TRANSLATE_NOOP("RunConfig", "Graphics cards"),
     "pcie_frac": QT_TRANSLATE_NOOP("RunConfig", "Share of experts copied to the card"),
     "expert_vram_mib": QT_TRANSLATE_NOOP("RunConfig", "Graphics memory for experts (MiB)"),
     "vram_reserve_mib": QT_TRANSLATE_NOOP("RunConfig", "Graphics memory left to others (MiB)"),
@@ -114,11 +115,15 @@ DESCRIPTIONS = (
     ),
     QT_TRANSLATE_NOOP(
         "RunConfig",
-        "Graphics memory in MiB for experts. Default: all that is left beside the reserve.",
+        "Graphics memory in MiB for experts, of all cards together. Default: all that is left beside the reserve.",
     ),
     QT_TRANSLATE_NOOP(
         "RunConfig",
-        "Graphics memory in MiB that is left to other programs. Default: 700, or 1500 where a screen may hang on the card.",
+        "Graphics memory in MiB that is left to other programs, on each card, also to those that are started later. Default: 700, or 1500 where a screen may hang on the card.",
+    ),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "NVIDIA cards that compute, by the numbers of `nvidia-smi` or the UUIDs of `nvidia-smi -L`; several share the layers of the model. `auto` takes those that make answers faster, and leaves out what cannot be used; cards that are named are all used.",
     ),
     QT_TRANSLATE_NOOP(
         "RunConfig",
@@ -194,7 +199,10 @@ DESCRIPTIONS = (
         "RunConfig",
         "Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: faster, with a small change of the output; takes memory of its own and some seconds.",
     ),
-    QT_TRANSLATE_NOOP("RunConfig", "Prompt tokens computed in one pass; also bounds workspaces."),
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "Prompt tokens computed in one pass; also bounds workspaces. Default: 256 on the processor; on a graphics card 256 to 8192, as its memory and the bus make prompts and answers fastest together.",
+    ),
     QT_TRANSLATE_NOOP("RunConfig", "Requests that decode together; others wait."),
     QT_TRANSLATE_NOOP(
         "RunConfig",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.commands import Subparsers
+from engine.commands.card_words import say_card_check
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.disk_reads import as_object
 from engine.core.errors import InputError
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.worker.loading import load_model  # noqa: PLC0415
 
     began_at = time.perf_counter()
-    loaded = load_model(config, parallel=1)
+    loaded = load_model(config, say_card_check, parallel=1)
     load_s = time.perf_counter() - began_at
     try:
         if plan.longest > loaded.limits.context:

@@ -34,12 +34,14 @@ from engine.core.calibration import (
     write_settings,
 )
 from engine.core.cgroup import cpu_limit
+from engine.core.config import OpsName
 from engine.core.config_file import load_config
 from engine.core.draft_head_file import draft_head_path
 from engine.core.errors import EngineError, InputError
 from engine.core.gguf_header import find_shards, read_model_header
+from engine.core.gpu import probe_gpus
 from engine.core.machine import probe_machine
-from engine.core.placement import model_config_of
+from engine.core.model_sizes import model_config_of
 from engine.core.processor import warn_of_processor
 from engine.core.settings import live_engine_record, load_settings
 from engine.core.sockets import count_sockets
@@ -187,12 +189,18 @@ def _has_draft_head(config: RunConfig) -> bool:
 
 
 def _has_card(config: RunConfig) -> bool:
-    """Whether a graphics card will compute, as far as can be seen without loading the model."""
-    from engine.device.select import usable_cards  # noqa: PLC0415
-    from engine.worker.card import may_use_card  # noqa: PLC0415
+    """Whether a graphics card will compute, as far as can be seen without loading the model.
 
-    if config.upstream is not None or not may_use_card(config):
+    One that was not checked on this PC yet is checked now, as the first start would do.
+    """
+    from engine.device.select import usable_cards  # noqa: PLC0415
+    from engine.worker.card_gate import allowed_cards  # noqa: PLC0415
+
+    if config.upstream is not None or config.ops not in {OpsName.AUTO, OpsName.CUDA}:
         return False
+    if config.ops is OpsName.AUTO:
+        report = probe_gpus()
+        return bool(allowed_cards(config, report.cards, report.driver).passed)
     try:
         return bool(usable_cards())
     except EngineError:  # no card, too old a card, no packages

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from engine.commands import Subparsers
+from engine.commands.card_words import say_card_check
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.processor import warn_of_processor
 from engine.worker.blas_threads import limit_blas_threads
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     header = read_model_header(config.model_path)
     chat = ChatFormat.from_metadata(header.metadata, header.paths[0].name)
-    loaded = load_model(config, parallel=1, header=header)
+    loaded = load_model(config, say_card_check, parallel=1, header=header)
     try:
         for question in (MEANING, COPY):
             _ask(loaded, chat, config, [_said(question)])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.commands import Subparsers
+from engine.commands.inspect_cards import card_report
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
 from engine.core.draft_head_file import read_draft_head
@@ -19,7 +20,8 @@ from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.gguf_values import printable
 from engine.core.machine import probe_machine
 from engine.core.model_numbers import numbers_of_header
-from engine.core.placement import Placement, model_config_of, place_on_cpu
+from engine.core.model_sizes import model_config_of
+from engine.core.placement import Placement, place_on_cpu
 from engine.core.processor import warn_of_processor
 from engine.core.sizes import size_in_words
 
@@ -52,11 +54,20 @@ def run(arguments: argparse.Namespace) -> int:
     model = model_config_of(header)
     warn_of_processor(config)
     head = read_draft_head(config, header)
-    placement = place_on_cpu(probe_machine(), header, config, draft_head=head)
+    machine = probe_machine()
+    on_cpu = place_on_cpu(machine, header, config, draft_head=head)
+    cards = card_report(config, header, head, machine, on_cpu)
     if arguments.json:
-        print(json.dumps(_report(header, model, placement, config), ensure_ascii=False))
+        report = _report(header, model, cards.placement, config)
+        report["cards"] = [card.as_json() for card in cards.lines]
+        print(json.dumps(report, ensure_ascii=False))
     else:
-        for line in _lines(header, model, placement):
+        where = "CPU" if cards.placement is on_cpu else "CPU and graphics cards"
+        lines = _lines(header, model, cards.placement, where)
+        if cards.lines:
+            lines.append("  graphics cards")
+            lines += [f"    {card.words}" for card in cards.lines]
+        for line in lines:
             print(line)
     return 0
 
@@ -124,7 +135,7 @@ def _name(header: ModelHeader) -> str:
     return name if isinstance(name, str) and name else header.paths[0].stem
 
 
-def _lines(header: ModelHeader, model: ModelConfig, placement: Placement) -> list[str]:
+def _lines(header: ModelHeader, model: ModelConfig, placement: Placement, where: str) -> list[str]:
     files = "1 file" if len(header.paths) == 1 else f"{len(header.paths)} files"
     attention = sum(kind.value == "attention" for kind in model.layer_kinds)
     lines = [
@@ -141,11 +152,12 @@ def _lines(header: ModelHeader, model: ModelConfig, placement: Placement) -> lis
         f"    {name:<8} {count:>5} tensors  {size_in_words(size):>10}"
         for name, count, size in _formats(header)
     ]
-    lines.append("  placement on this machine (CPU)")
-    width = max(len(part.name) for part in placement.parts)
+    lines.append(f"  placement on this machine ({where})")
+    parts = [part for part in placement.parts if part.num_bytes]
+    width = max(len(part.name) for part in parts)
     lines += [
         f"    {part.name:<{width}} {part.tier.value:<10} {size_in_words(part.num_bytes):>10}  {part.reason}"
-        for part in placement.parts
+        for part in parts
     ]
     lines += [f"  {reason}" for reason in placement.reasons]
     return lines

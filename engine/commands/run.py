@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from engine.commands import Subparsers
+from engine.commands.card_words import say_card_check
 from engine.commands.terminal import without_controls
 from engine.core.config import RunConfig
 from engine.core.config_flags import add_config_flags, config_from_arguments
@@ -105,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     chat = ChatFormat.from_metadata(header.metadata, header.paths[0].name)
     request = _read_request(body, config, chat.tokenizer.vocab_size)
     prompt = _render(chat, request)
-    loaded = load_model(config, parallel=1, header=header)
+    loaded = load_model(config, say_card_check, parallel=1, header=header)
     try:
         start = _start(config, request, prompt, chat, loaded)
         printer = None if arguments.json else _Printer(show_thinking=arguments.show_thinking)

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from engine.core.config import RunConfig
 from engine.core.config_file import load_config, parse_config
+from engine.core.config_gpus import AUTO_GPUS
 from engine.core.errors import ConfigError, InputError
 from engine.core.files import keep_backup, read_json, write_json
 from engine.core.gguf_header import find_shards
@@ -91,6 +92,7 @@ def calibration_key(config: RunConfig, machine: Machine, gpus: Sequence[str] = (
             f"{machine.ram_total_bytes / (1 << 30):.0f} GiB",
             f"{config.model_name}, {model_bytes} bytes",
             f"context {config.context or 'default'}, {config.kv_type}, ops {config.ops}",
+            *([] if config.gpus == AUTO_GPUS else [f"cards {', '.join(config.gpus)}"]),
         )
     )
 

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from engine.core.config_gpus import AUTO_GPUS, GpuNames
 from engine.core.config_mcp import McpServerConfig, McpSettings
 from engine.core.kv_type import KvType
 from engine.core.setting_paths import UsablePath
@@ -178,6 +179,12 @@ class RunConfig(BaseModel):
         description="Count which experts are used, and write the counts when the model is unloaded. "
         "The file holds no text.",
     )
+    gpus: GpuNames = Field(
+        default=AUTO_GPUS,
+        description="NVIDIA cards that compute, by the numbers of `nvidia-smi` or the UUIDs of "
+        "`nvidia-smi -L`; several share the layers of the model. `auto` takes those that make answers "
+        "faster, and leaves out what cannot be used; cards that are named are all used.",
+    )
     pcie_frac: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.0,
         description="Share of the experts that the graphics card lacks which is copied to it and computed "
@@ -185,12 +192,13 @@ class RunConfig(BaseModel):
     )
     expert_vram_mib: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="Graphics memory in MiB for experts. Default: all that is left beside the reserve.",
+        description="Graphics memory in MiB for experts, of all cards together. Default: all that is left "
+        "beside the reserve.",
     )
     vram_reserve_mib: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="Graphics memory in MiB that is left to other programs. Default: 700, or 1500 where a "
-        "screen may hang on the card.",
+        description="Graphics memory in MiB that is left to other programs, on each card, also to those that are "
+        "started later. Default: 700, or 1500 where a screen may hang on the card.",
     )
     kv_type: KvType = Field(
         default=KvType.F16,
@@ -208,8 +216,11 @@ class RunConfig(BaseModel):
         description="Hold stream projections that the file keeps in 16 or 32 bits as Q8_0: "
         "faster, with a small change of the output; takes memory of its own and some seconds.",
     )
-    prompt_chunk: Annotated[int, Field(ge=1, le=8192)] = Field(
-        default=256, description="Prompt tokens computed in one pass; also bounds workspaces."
+    prompt_chunk: Annotated[int, Field(ge=1, le=8192)] | None = Field(
+        default=None,
+        description="Prompt tokens computed in one pass; also bounds workspaces. Default: 256 on the "
+        "processor; on a graphics card 256 to 8192, as its memory and the bus make prompts and answers "
+        "fastest together.",
     )
     parallel: Annotated[int, Field(ge=1, le=16)] = Field(
         default=4, description="Requests that decode together; others wait."

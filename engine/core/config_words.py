@@ -9,6 +9,7 @@ import enum
 import types
 import typing
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Union
 
@@ -16,13 +17,26 @@ import annotated_types
 from pydantic import BaseModel, StringConstraints
 from pydantic.fields import FieldInfo
 
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Beside a type that says too little: what is allowed.
+
+    Attributes:
+        text: such as `a list of names, or all`.
+    """
+
+    text: str
+
+
 NUMBER_WORDS: dict[object, str] = {int: "a whole number", float: "a number"}
 PLAIN_WORDS: dict[object, str] = {bool: "true or false", str: "text", Path: "a path"}
 
 
 def allowed_values(field: FieldInfo) -> str:
     """What the field accepts, such as `a whole number from 0 to 65535`."""
-    return _describe(field.annotation, field.metadata)
+    words = next((extra.text for extra in field.metadata if isinstance(extra, Words)), None)
+    return words or _describe(field.annotation, field.metadata)
 
 
 def is_optional(field: FieldInfo) -> bool:

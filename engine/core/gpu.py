@@ -16,7 +16,14 @@ from dataclasses import dataclass
 
 import psutil
 
+from engine.core.emulated_cards import (
+    EMULATED_CAPABILITY,
+    EMULATED_DRIVER,
+    emulated_name,
+    emulated_sizes,
+)
 from engine.core.note import Note
+from engine.core.pci import pci_place
 from engine.core.programs import output_of
 
 logger = logging.getLogger(__name__)
@@ -67,6 +74,8 @@ class Gpu:
         has_display: whether a screen hangs on it; None when unknown.
         memory_bytes_per_s: bandwidth of its memory, from clock and bus width.
         processes: who holds its memory, the largest first.
+        uuid: that belongs to the card itself, such as `GPU-1f3a...`; empty when unknown.
+        pci: its place on the bus, as `pci_place` writes it; empty when unknown.
     """
 
     index: int
@@ -81,6 +90,8 @@ class Gpu:
     has_display: bool | None = None
     memory_bytes_per_s: float | None = None
     processes: tuple[GpuProcess, ...] = ()
+    uuid: str = ""
+    pci: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +101,7 @@ class GpuReport:
     Attributes:
         cards: in nvidia-smi's order; empty without a card or driver.
         driver: version of the driver, such as `580.95.05`; empty without one.
-        source: who said it: `nvml`, `nvidia-smi`, or nothing.
+        source: who said it: `nvml`, `nvidia-smi`, `emulator`, or nothing.
         notes: what the sources disagree about.
     """
 
@@ -108,12 +119,22 @@ class GpuReport:
 
 def probe_gpus(timeout_s: float = 6.0) -> GpuReport:
     """Ask both sources; NVML's answer counts, the other's is compared with it."""
+    sizes = emulated_sizes()
+    if sizes:
+        return GpuReport(
+            tuple(map(_emulated, range(len(sizes)), sizes)), EMULATED_DRIVER, "emulator"
+        )
     smi = read_smi(run_smi(timeout_s))
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
         return without_nvml(smi, "pynvml_missing")
     return combine(read_nvml(nvml), smi)
+
+
+def _emulated(index: int, size: int) -> Gpu:
+    name, capability = emulated_name(index), EMULATED_CAPABILITY
+    return Gpu(index, name, size, size, compute_capability=capability, has_display=False)
 
 
 def without_nvml(smi: GpuReport, reason: str) -> GpuReport:
@@ -195,6 +216,9 @@ def _card(asked: _Nvml, index: int, handle: object) -> Gpu | None:
         for name in ("nvmlDeviceGetDisplayMode", "nvmlDeviceGetDisplayActive")
     ]
     known = [screen for screen in screens if screen is not None]
+    place = asked.ask("nvmlDeviceGetPciInfo", handle)
+    numbers = [_whole(getattr(place, name, None)) for name in ("domain", "bus", "device")]
+    parts = [number for number in numbers if number is not None]
     return Gpu(
         index=index,
         name=_text(asked.ask("nvmlDeviceGetName", handle)) or "NVIDIA card",
@@ -208,6 +232,8 @@ def _card(asked: _Nvml, index: int, handle: object) -> Gpu | None:
         has_display=any(known) if known else None,
         memory_bytes_per_s=_memory_speed(asked, handle),
         processes=_processes(asked, handle),
+        uuid=_text(asked.ask("nvmlDeviceGetUUID", handle)),
+        pci=pci_place(*parts) if len(parts) == len(numbers) else "",
     )
 
 

@@ -86,6 +86,13 @@ class LayerShare:
     expert_share: float
     num_bytes: int
 
+    @property
+    def words(self) -> str:
+        """Which layers, such as `layers 0 to 14`."""
+        if self.stop - self.first == 1:
+            return f"layer {self.first}"
+        return f"layers {self.first} to {self.stop - 1}"
+
 
 @dataclass(frozen=True, slots=True)
 class LayerSplit:
@@ -103,7 +110,11 @@ class LayerSplit:
 
 
 def split_layers(
-    model: SplitModel, cards: Sequence[SplitCard], host_bytes_per_s: float
+    model: SplitModel,
+    cards: Sequence[SplitCard],
+    host_bytes_per_s: float,
+    *,
+    keeps_all: bool = False,
 ) -> LayerSplit:
     """Divide the layers.
 
@@ -111,7 +122,11 @@ def split_layers(
         model: its numbers.
         cards: those that may be used; of equal divisions the one with fewer and earlier cards is taken.
         host_bytes_per_s: bandwidth at which the processor reads the experts that no card holds.
+        keeps_all: whether each card gets a layer, also one that makes tokens slower; without a share
+            for anyone where one has no room.
     """
+    if keeps_all:
+        return _split(model, cards, host_bytes_per_s)
     small = [
         c for c in cards if math.isinf(_layers_s(model, c, 1, host_bytes_per_s, is_last=False))
     ]

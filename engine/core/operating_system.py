@@ -18,6 +18,11 @@ def system_name() -> str:
     return "Windows" if sys.platform == "win32" else platform.system()
 
 
+def setup_command() -> str:
+    """What a person starts to install what is missing."""
+    return "START-HERE.bat" if sys.platform == "win32" else "./setup.sh"
+
+
 def architecture() -> str:
     """The processor's architecture, such as `x86_64`, or `AMD64` as Windows says."""
     if sys.platform == "win32":

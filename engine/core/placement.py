@@ -1,51 +1,59 @@
 """What lives where: a pure function of machine, model header and config.
 
 The wizard, `engine inspect` and the worker call the same function and get the same answer: every
-part of the model with its tier and bytes, the reason for it, and one verdict. This file places for a
-machine on which the CPU computes everything; `placement_hybrid.py` from numbers alone, and with a
-graphics card. It counts weights, KV pages (keys, values, raw and
-pooled index keys), recurrent states with their rollback copy, workspaces and a reserve
-(spec/qwen4exp.md section 6).
+part of the model with its tier and bytes, the reason for it, and one verdict. This file places in RAM
+what the CPU computes with, all of it or what a graphics card leaves; `placement_hybrid.py` places from numbers
+alone, on cards too. It counts weights, KV pages (keys, values, raw and pooled index keys), recurrent
+states with their rollback copy, workspaces and a reserve (spec/qwen4exp.md section 6).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from engine.core.config import ExpertMode, NgramMode, RunConfig
-from engine.core.draft_head_file import is_draft_layer, tensors_with_head
+from engine.core.draft_head_file import tensors_with_head
 from engine.core.drive_speed import DriveKind
 from engine.core.errors import ConfigError, ParameterValue, ResourceError
 from engine.core.expert_plan import ExpertPlan, plan_experts
-from engine.core.gguf_header import ModelHeader, TensorInfo
-from engine.core.kv_type import KvType
+from engine.core.gguf_header import ModelHeader
 from engine.core.machine import Machine
-from engine.core.model_config import LayerKind, ModelConfig
+from engine.core.model_config import ModelConfig
+from engine.core.model_sizes import (
+    MAX_WINDOW,
+    checkpoint_bytes,
+    kv_page_bytes,
+    model_config_of,
+    page_tokens_of,
+    state_bytes,
+    vocabulary_bytes,
+    workspace_bytes,
+)
 from engine.core.ngram_mode import NgramPlan, plan_ngram_table
 from engine.core.ngram_numbers import TABLE_NAME
-from engine.core.requant import is_requantised, requantised_bytes
+from engine.core.prompt_chunk import CPU_ROWS, rows_on_cpu
 from engine.core.session_memory import session_memory
 from engine.core.sizes import size_in_words
+from engine.core.weight_groups import EXPERTS, TABLE_PART, PlacedPart, Tier, weight_parts
 
-EXPERTS = "Experts"
-COPIED_EXPERTS = "Experts, taken apart"  # files that store gate and up as one tensor
 DEFAULT_CONTEXT = 32_768
-MAX_WINDOW = 16  # rows of one sequence that a pass can commit in part: last token and 15 drafts
-PAGE_TOKENS = 256  # rounded down to a multiple of the model's block ratio
 
 # Python, the libraries, the kernels and the front: measured 130 MB resident before a model is loaded.
 PROGRAM_BYTES = 200 << 20
-# Tokenizers of front and worker and the trie that grammars search: 1,430 bytes a token measured for the
-# worker's with 248,320 tokens, the front's tokenizer has no trie.
-_TOKEN_BYTES = 2000
 # Left to the system and to other programs when RAM is counted as a whole.
 SYSTEM_RESERVE_BYTES = 1 << 30
 # A "32 GB" kit reports 31.x GiB because firmware keeps some: sizes may miss by this share.
 RAM_TOLERANCE = 0.03
-TABLE_PART = "n-gram table"
+# What a graphics card holds instead.
+_CARD_PARTS = frozenset(
+    {
+        *("Other", "MTP layer", "Token embedding", "Stream projections as Q8_0"),
+        *("Recurrent states", "Workspace"),
+    }
+)
 # Experts that are read from the disk while it answers: beyond this share the disk sets the speed.
 MOST_FROM_DISK = 0.6
 # Pages for further sequences beside the first full context, as a share of free memory.
@@ -58,32 +66,6 @@ class Verdict(enum.StrEnum):
     FITS = "fits"
     TIGHT = "tight"
     DOES_NOT_FIT = "does_not_fit"
-
-
-class Tier(enum.StrEnum):
-    """Where a part lives."""
-
-    RAM_MAPPED = "ram_mapped"  # the file itself, through the system's page cache
-    RAM = "ram"
-    VRAM = "vram"
-    DISK = "disk"  # mapped too, but only a few rows are read per token
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedPart:
-    """One part of what is needed.
-
-    Attributes:
-        name: what it is.
-        tier: where it lives.
-        num_bytes: its size.
-        reason: why there, or how the size comes about.
-    """
-
-    name: str
-    tier: Tier
-    num_bytes: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +86,9 @@ class Placement:
             and experts that are kept.
         experts: what becomes of the experts.
         ngram: how the n-gram table is read; None without one.
+        prompt_rows: rows of a prompt that one pass computes.
+        near_pages: of the pages, those on a graphics card; None without one.
+        with_head: whether there is room for the draft head, where the model has one.
     """
 
     verdict: Verdict
@@ -118,6 +103,28 @@ class Placement:
     private_bytes: int
     experts: ExpertPlan
     ngram: NgramPlan | None = None
+    prompt_rows: int = CPU_ROWS
+    near_pages: int | None = None
+    with_head: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CardShare:
+    """What a graphics card takes over, so that it needs no RAM.
+
+    Attributes:
+        parallel: sequences that run together.
+        prompt_rows: rows of a prompt that one pass computes.
+        near_tokens: of so many tokens, those whose keys and values lie on the card.
+        far_token_bytes: of keys and values of one token, what lies in RAM where they do not.
+        with_head: whether it has room for the draft head.
+    """
+
+    parallel: int
+    prompt_rows: int
+    near_tokens: Callable[[int], int]
+    far_token_bytes: int
+    with_head: bool = True
 
 
 def place_on_cpu(
@@ -140,35 +147,66 @@ def place_on_cpu(
         ModelFileError: the header describes no model that we know.
         ConfigError: the context asked for is longer than the model's.
     """
+    return _place(machine, header, config, drive, draft_head, None)
+
+
+def place_beside_card(
+    machine: Machine,
+    header: ModelHeader,
+    config: RunConfig,
+    drive: DriveKind,
+    draft_head: ModelHeader | None,
+    card: CardShare,
+) -> Placement:
+    """Place in RAM what a graphics card does not take over of a model.
+
+    Raises:
+        ModelFileError: the header describes no model that we know.
+        ConfigError: the context asked for is longer than the model's.
+    """
+    return _place(machine, header, config, drive, draft_head, card)
+
+
+def _place(
+    machine: Machine,
+    header: ModelHeader,
+    config: RunConfig,
+    drive: DriveKind,
+    draft_head: ModelHeader | None,
+    card: CardShare | None,
+) -> Placement:
     model = model_config_of(header)
     context = _context(model, config)
     if draft_head is not None:
         model = dataclasses.replace(model, num_mtp_layers=1)
     tensors = tensors_with_head(header, draft_head, model.num_layers)
     parts = weight_parts(tensors, model.num_layers, requant=config.requant)
+    parallel = config.parallel if card is None else card.parallel
+    rows = rows_on_cpu(config) if card is None else card.prompt_rows
     page_tokens = page_tokens_of(model)
     page_bytes = kv_page_bytes(model, config.kv_type, page_tokens)
     pages_each = -(-context // page_tokens)
-    kv_pages = _kv_pages(pages_each, page_bytes, config.parallel, machine)
+    kv_pages = _kv_pages(pages_each, page_bytes, parallel, machine)
+    kv_part = PlacedPart(
+        "KV pages",
+        Tier.RAM,
+        kv_pages * page_bytes,
+        f"{kv_pages} pages of {page_tokens} tokens, {config.kv_type.value}: keys, values, "
+        f"index keys; a full context is {pages_each} pages",
+    )
     parts += [
-        PlacedPart(
-            "KV pages",
-            Tier.RAM,
-            kv_pages * page_bytes,
-            f"{kv_pages} pages of {page_tokens} tokens, {config.kv_type.value}: keys, values, "
-            f"index keys; a full context is {pages_each} pages",
-        ),
+        kv_part if card is None else _far_part(card, kv_pages, page_tokens),
         PlacedPart(
             "Recurrent states",
             Tier.RAM,
-            config.parallel * state_bytes(model),
-            f"{config.parallel} sequences, each with its rollback copy and window",
+            parallel * state_bytes(model),
+            f"{parallel} sequences, each with its rollback copy and window",
         ),
         PlacedPart(
             "Workspace",
             Tier.RAM,
-            workspace_bytes(model, config),
-            f"activations of {config.prompt_chunk} rows and logits",
+            workspace_bytes(model, rows, parallel + MAX_WINDOW),
+            f"activations of {rows} rows and logits",
         ),
         PlacedPart(
             "Vocabulary",
@@ -178,7 +216,9 @@ def place_on_cpu(
         ),
         PlacedPart("Program", Tier.RAM, PROGRAM_BYTES, "Python, libraries, kernels, server"),
     ]
-    free = machine.ram_available_bytes - sum(p.num_bytes for p in parts if p.tier is not Tier.DISK)
+    if card is not None:
+        parts = [_on_card(part) for part in parts]
+    free = machine.ram_available_bytes - _ram_bytes(parts)
     table = header.tensors.get(TABLE_NAME)
     ngram = plan_ngram_table(config, None if table is None else table[1], drive, free)
     if ngram is not None:
@@ -201,7 +241,7 @@ def place_on_cpu(
                 f"{sessions.pages} pages (setting: session_cache_mib)",
             )
         )
-    needed = sum(part.num_bytes for part in parts if part.tier is not Tier.DISK)
+    needed = _ram_bytes(parts)
     expert_bytes = sum(part.num_bytes for part in parts if part.name == EXPERTS)
     room = machine.ram_available_bytes - (needed - expert_bytes)
     experts = plan_experts(config, expert_bytes, room)
@@ -218,9 +258,9 @@ def place_on_cpu(
             f"The context is {context} tokens; the model knows up to {model.context_length} "
             "(setting: context)."
         )
-    if kv_pages < pages_each * config.parallel:
+    if kv_pages < pages_each * parallel:
         reasons.append(
-            f"The {config.parallel} parallel requests share {kv_pages * page_tokens} tokens of "
+            f"The {parallel} parallel requests share {kv_pages * page_tokens} tokens of "
             "context, so long ones may have to wait for each other."
         )
     return Placement(
@@ -230,13 +270,40 @@ def place_on_cpu(
         context=context,
         page_tokens=page_tokens,
         kv_pages=kv_pages + sessions.pages,
-        max_sequences=config.parallel,
+        max_sequences=parallel,
         session_bytes=sessions.state_bytes,
         needed_bytes=needed,
         private_bytes=private,
         ngram=ngram,
         experts=experts,
+        prompt_rows=rows,
+        near_pages=(
+            None if card is None else _near_pages(card, kv_pages + sessions.pages, page_tokens)
+        ),
+        with_head=card is None or card.with_head,
     )
+
+
+def _near_pages(card: CardShare, pages: int, page_tokens: int) -> int:
+    return min(pages, -(-card.near_tokens(pages * page_tokens) // page_tokens))
+
+
+def _far_part(card: CardShare, pages: int, page_tokens: int) -> PlacedPart:
+    near = _near_pages(card, pages, page_tokens)
+    far_bytes = (pages - near) * page_tokens * card.far_token_bytes
+    reason = f"all but {near} of {pages} pages of {page_tokens} tokens; the card reads them here"
+    return PlacedPart("KV pages", Tier.RAM, far_bytes, reason)
+
+
+def _on_card(part: PlacedPart) -> PlacedPart:
+    """The part where it lies when a card computes: what every token reads is on the card."""
+    if part.name not in _CARD_PARTS or part.tier is Tier.DISK:
+        return part
+    return dataclasses.replace(part, tier=Tier.VRAM)
+
+
+def _ram_bytes(parts: Iterable[PlacedPart]) -> int:
+    return sum(p.num_bytes for p in parts if p.tier not in {Tier.DISK, Tier.VRAM})
 
 
 def _with_table(parts: list[PlacedPart], plan: NgramPlan) -> list[PlacedPart]:
@@ -302,17 +369,6 @@ def require_private_memory(placement: Placement, machine: Machine) -> None:
     )
 
 
-def model_config_of(header: ModelHeader) -> ModelConfig:
-    """The model's sizes, its tensors' shapes checked against them.
-
-    Raises:
-        ModelFileError: the header describes no model that we know.
-    """
-    return ModelConfig.from_metadata(
-        header.metadata, {name: info for name, (_shard, info) in header.tensors.items()}
-    )
-
-
 def _context(model: ModelConfig, config: RunConfig) -> int:
     if config.context is None:
         return min(model.context_length, DEFAULT_CONTEXT)
@@ -326,114 +382,11 @@ def _context(model: ModelConfig, config: RunConfig) -> int:
     return config.context
 
 
-def page_tokens_of(model: ModelConfig) -> int:
-    """Tokens in a page: a whole number of index blocks, so that no block crosses a page."""
-    return max(PAGE_TOKENS // model.block_ratio, 1) * model.block_ratio
-
-
-def kv_page_bytes(model: ModelConfig, kv_type: KvType, page_tokens: int) -> int:
-    """Bytes of one page over all attention layers, the MTP layer's included."""
-    per_head = model.head_dim * kv_type.value_bytes + kv_type.scale_bytes
-    per_index = model.index_dim * kv_type.index_bytes
-    per_token = 2 * model.num_kv_heads * per_head + per_index
-    per_page = page_tokens * per_token + page_tokens // model.block_ratio * per_index
-    layers = sum(kind is LayerKind.ATTENTION for kind in model.layer_kinds) + model.num_mtp_layers
-    return per_page * layers
-
-
-def state_bytes(model: ModelConfig) -> int:
-    """Bytes of one sequence's fixed state: two halves and a window, float32."""
-    heads, dim = model.delta_num_v_heads, model.delta_head_dim
-    channels = model.delta_channels
-    halves = 2 * (heads * dim * dim + (model.delta_conv_kernel - 1) * channels)
-    window = MAX_WINDOW * (channels + model.delta_num_k_heads * dim + heads * dim + 2 * heads)
-    total = sum(kind is LayerKind.DELTA for kind in model.layer_kinds) * (halves + window)
-    if model.ple is not None:
-        width = model.num_streams * model.hidden_size
-        history = (model.ple.conv_kernel - 1) * model.ple.ngram_size
-        total += (2 * history + MAX_WINDOW) * width
-    return 4 * total
-
-
-def checkpoint_bytes(model: ModelConfig) -> int:
-    """Bytes of a checkpoint beside its pages: one half of the fixed state, float32."""
-    heads, dim = model.delta_num_v_heads, model.delta_head_dim
-    delta = heads * dim * dim + (model.delta_conv_kernel - 1) * model.delta_channels
-    total = sum(kind is LayerKind.DELTA for kind in model.layer_kinds) * delta
-    width = model.num_streams * model.hidden_size  # and the last token's streams
-    if model.ple is not None:
-        total += (model.ple.conv_kernel - 1) * model.ple.ngram_size * width
-    return 4 * (total + width)
-
-
-def vocabulary_bytes(vocab_size: int) -> int:
-    """Bytes of the vocabulary in front and worker together."""
-    return vocab_size * _TOKEN_BYTES
-
-
-def workspace_bytes(model: ModelConfig, config: RunConfig) -> int:
-    """Bytes of the activations of one pass, float32, and of the logits of decoding rows."""
-    streams = model.num_streams * model.hidden_size
-    attention = model.num_heads * model.head_dim
-    per_row = (
-        3 * streams  # residual streams, their normed copy, n-gram keys
-        + model.low_rank
-        + 6 * model.hidden_size
-        + model.delta_channels
-        + 2 * model.delta_inner
-        + 3 * attention
-        + 2 * model.num_kv_heads * model.head_dim
-        + (model.num_index_heads + 1) * model.index_dim
-        + model.num_experts
-        + 2 * (model.num_experts_used * model.expert_width + model.shared_expert_width)
-    )
-    logits = (config.parallel + MAX_WINDOW) * model.vocab_size
-    return 4 * (config.prompt_chunk * per_row + logits)
-
-
 def _kv_pages(pages_each: int, page_bytes: int, parallel: int, machine: Machine) -> int:
     """Pages for one full context, and for further sequences as far as memory is free."""
     spare = int(machine.ram_available_bytes * _EXTRA_KV_SHARE)
     extra = min(pages_each * (parallel - 1), spare // max(page_bytes, 1))
     return pages_each + max(extra, parallel - 1)
-
-
-def weight_parts(
-    tensors: Mapping[str, tuple[int, TensorInfo]], num_layers: int, *, requant: bool
-) -> list[PlacedPart]:
-    """The weights in groups, each with its tier and the reason for it."""
-    sizes = {
-        EXPERTS: 0,
-        COPIED_EXPERTS: 0,
-        TABLE_PART: 0,
-        "Token embedding": 0,
-        "MTP layer": 0,
-        "Other": 0,
-    }
-    sizes |= {"Stream projections": 0, "Stream projections as Q8_0": 0}
-    for name, (_shard, info) in tensors.items():
-        if requant and is_requantised(name, info.type, info.shape):
-            sizes["Stream projections"] += info.num_bytes
-            sizes["Stream projections as Q8_0"] += requantised_bytes(info.shape)
-        else:
-            sizes[_weight_group(name, num_layers)] += info.num_bytes
-    reasons = {
-        COPIED_EXPERTS: (Tier.RAM, "gate and up are one tensor in the file: copied at the start"),
-        EXPERTS: (Tier.RAM_MAPPED, "the CPU computes experts where they lie in the file"),
-        TABLE_PART: (Tier.DISK, "a few rows per token are read"),
-        "Token embedding": (Tier.DISK, "one row per token is read"),
-        "MTP layer": (Tier.RAM_MAPPED, "read for every draft"),
-        "Stream projections": (Tier.DISK, "read once, at the start (setting: requant)"),
-        "Stream projections as Q8_0": (Tier.RAM, "made at the start (setting: requant)"),
-        "Other": (Tier.RAM_MAPPED, "mixers, routers, shared experts and head: read every token"),
-    }
-    if not is_read_by_rows("token_embd.weight", tensors):
-        reasons["Token embedding"] = (Tier.RAM_MAPPED, "it is the head too: read every token")
-    return [
-        PlacedPart(group, reasons[group][0], num_bytes, reasons[group][1])
-        for group, num_bytes in sizes.items()
-        if num_bytes
-    ]
 
 
 def _kept(part: PlacedPart) -> PlacedPart:
@@ -457,49 +410,6 @@ def _expert_parts(plan: ExpertPlan) -> list[PlacedPart]:
         PlacedPart(EXPERTS, Tier.DISK, plan.disk_bytes, "read when a token wants them"),
     ]
     return [part for part in parts if part.num_bytes]
-
-
-def expert_tensors(header: ModelHeader) -> set[str]:
-    """Tensors of the layers' experts that are computed with where they lie in the file."""
-    num_layers = model_config_of(header).num_layers
-    return {name for name in header.tensors if _weight_group(name, num_layers) == EXPERTS}
-
-
-def read_every_token(header: ModelHeader, *, has_other_head: bool = False) -> set[str]:
-    """Tensors that every token reads whole; of a draft head all, because every draft reads it.
-
-    With a draft head from another file that of the model's own is not read.
-    """
-    num_layers = model_config_of(header).num_layers
-    return {
-        name
-        for name in header.tensors
-        if _weight_group(name, num_layers) not in {EXPERTS, COPIED_EXPERTS}
-        and not is_read_by_rows(name, header.tensors)
-        and not (has_other_head and is_draft_layer(name, num_layers))
-    }
-
-
-def is_read_by_rows(name: str, tensors: Container[str]) -> bool:
-    """Whether a token reads only some rows of a tensor, so that the rest may stay on the disk.
-
-    Without a head of its own the model multiplies by its embedding: that is then read whole.
-    """
-    if name == "token_embd.weight":
-        return "output.weight" in tensors
-    return name == TABLE_NAME
-
-
-def _weight_group(name: str, num_layers: int) -> str:
-    if name == TABLE_NAME:
-        return TABLE_PART
-    if name == "token_embd.weight":
-        return "Token embedding"
-    if is_draft_layer(name, num_layers):
-        return "MTP layer"
-    if "_exps." in name:
-        return COPIED_EXPERTS if "gate_up_exps." in name else EXPERTS
-    return "Other"
 
 
 def _verdict(

@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.core.card_bytes import CUDA_BYTES, OTHER_SCRATCH_BYTES
 from engine.core.errors import ParameterValue
 from engine.core.gpu import Gpu
 from engine.core.machine import Machine
@@ -26,14 +27,11 @@ from engine.core.placement import (
     PROGRAM_BYTES,
     RAM_TOLERANCE,
     SYSTEM_RESERVE_BYTES,
-    PlacedPart,
-    Tier,
     Verdict,
 )
-
-# Whether this version's engine computes on NVIDIA cards. The one place that says so: recommendations,
-# speed ranges and texts follow it.
-GPU_ENGINE = False
+from engine.core.prompt_chunk import CARD_ROWS, rows_on_card, turns_s
+from engine.core.timeline import REFERENCE_RATES, Rates, WindowLoad, link_bytes_per_s
+from engine.core.weight_groups import PlacedPart, Tier
 
 MIN_CAPABILITY = (7, 5)  # what our kernels are compiled for: Turing and newer
 _MIN_DRIVER_OF_NEW_CARDS = ((10, 0), 570)  # Blackwell came with CUDA 12.8
@@ -41,8 +39,6 @@ _MIN_DRIVER_OF_NEW_CARDS = ((10, 0), 570)  # Blackwell came with CUDA 12.8
 # Video memory that is left to others: a desktop grows when windows open.
 VRAM_RESERVE_BYTES = 700 << 20
 VRAM_RESERVE_DISPLAY_BYTES = 1500 << 20
-# Context, streams and compiled kernels of CUDA itself.
-_CUDA_BYTES = 450 << 20
 # What a person's system and other programs take of RAM while the model runs, comfortably.
 COMFORT_BYTES = 4 << 30
 
@@ -59,6 +55,7 @@ class HybridPlacement:
         notes: why, and what was given up.
         gpu_index: the card that is used; None without one.
         expert_slots: experts that the card holds.
+        prompt_rows: rows of a prompt in one pass; 0 without a card.
         vram_bytes: video memory that is used, slots included.
         ram_bytes: RAM that it takes, mapped weights included.
         disk_expert_bytes: experts that fit nowhere and are read from the disk when needed.
@@ -71,15 +68,36 @@ class HybridPlacement:
     notes: tuple[Note, ...]
     gpu_index: int | None
     expert_slots: int
+    prompt_rows: int
     vram_bytes: int
     ram_bytes: int
     disk_expert_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
+class CardSizes:
+    """What a card is filled with.
+
+    Attributes:
+        parallel: sequences that run together.
+        near: tokens whose keys and values stay on the card.
+        with_mtp: whether the draft layer is on the card.
+        prompt_rows: rows of a prompt in one pass.
+        slots: experts that it holds.
+    """
+
+    parallel: int
+    near: int
+    with_mtp: bool
+    prompt_rows: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
 class _VramPlan:
     parts: tuple[PlacedPart, ...]
     slots: int
+    prompt_rows: int
     parallel: int
     notes: tuple[Note, ...]
     far_pages: PlacedPart  # in RAM
@@ -175,6 +193,7 @@ def _place(
         notes=tuple(notes),
         gpu_index=None,
         expert_slots=plan.slots if plan is not None else 0,
+        prompt_rows=plan.prompt_rows if plan is not None else 0,
         vram_bytes=plan.num_bytes if plan is not None else 0,
         ram_bytes=ram,
         disk_expert_bytes=on_disk,
@@ -222,35 +241,88 @@ def _vram_plan(model: ModelNumbers, gpu: Gpu, context: int) -> _VramPlan | None:
         gpu.vram_free_bytes - reserve_bytes(gpu),
         gpu.vram_total_bytes - reserve_bytes(gpu),
     ]
-    kept = context if model.kv_vram_tokens is None else min(context, model.kv_vram_tokens)
     for room, is_now in zip(rooms, (True, False), strict=True):
-        # What is given up first: further requests at a time, then pages on the card, then the drafts.
-        for parallel, near, with_mtp in (
-            (model.parallel, kept, True),
-            (1, kept, True),
-            (1, near_tokens(model, room, context, context, 1), True),
-            (1, near_tokens(model, room, context, context, 1, with_mtp=False), False),
-        ):
-            fixed = _fixed_parts(model, context, near, parallel, with_mtp=with_mtp)
+        sizes = card_sizes(model, room, context, rates_of(gpu))
+        if sizes is None:
+            continue
+        notes = []
+        if sizes.parallel < model.parallel:
+            notes.append(Note("one_request_at_a_time"))
+        if not sizes.with_mtp:
+            notes.append(Note("no_vram_for_drafts", {"card": gpu.name}))
+        if not is_now:
+            notes.append(vram_taken(gpu))
+        size = sizes.slots * model.expert_slot_bytes
+        experts = PlacedPart("Experts", Tier.VRAM, size, f"{sizes.slots} of {model.num_experts}")
+        far_bytes = (context - sizes.near) * (model.kv_token_bytes - model.kv_pooled_token_bytes)
+        far = PlacedPart(
+            "KV pages", Tier.RAM, far_bytes, f"all but {sizes.near} tokens; read over the bus"
+        )
+        fixed = _fixed_parts(
+            *(model, context, sizes.near, sizes.parallel, sizes.prompt_rows),
+            with_mtp=sizes.with_mtp,
+        )
+        return _VramPlan(
+            *((*fixed, experts), sizes.slots, sizes.prompt_rows, sizes.parallel),
+            *(tuple(notes), far),
+        )
+    return None
+
+
+def rates_of(gpu: Gpu | None) -> Rates:
+    """How fast bytes move on a card, as far as that is known; else as on the reference machine."""
+    rates = REFERENCE_RATES
+    if gpu is None:
+        return rates
+    bus = rates.bus
+    if gpu.pcie_generation_max is not None and gpu.pcie_width_max is not None:
+        bus = link_bytes_per_s(gpu.pcie_generation_max, gpu.pcie_width_max)
+    return dataclasses.replace(rates, card=gpu.memory_bytes_per_s or rates.card, bus=bus)
+
+
+def card_sizes(model: ModelNumbers, room: int, context: int, rates: Rates) -> CardSizes | None:
+    """What a card holds; None where it is too small even for what must be there.
+
+    Args:
+        model: its numbers.
+        room: card memory in bytes for everything.
+        context: tokens of one sequence.
+        rates: of the machine, for the rows of a pass.
+    """
+    kept = context if model.kv_vram_tokens is None else min(context, model.kv_vram_tokens)
+    least = min(model.experts_used, model.num_experts)  # fewer would only move to and fro
+    # What is given up first: further requests at a time, then pages on the card, then the drafts.
+    for parallel, near, with_mtp in (
+        (model.parallel, kept, True),
+        (1, kept, True),
+        (1, near_tokens(model, room, context, context, 1), True),
+        (1, near_tokens(model, room, context, context, 1, with_mtp=False), False),
+    ):
+
+        def slots_beside(rows: int) -> int:
+            fixed = _fixed_parts(model, context, near, parallel, rows, with_mtp=with_mtp)  # noqa: B023
             left = room - sum(part.num_bytes for part in fixed)
             slots = min(model.num_experts, left // max(model.expert_slot_bytes, 1))
-            if slots < min(model.experts_used, model.num_experts):
-                continue  # so few would only move experts to and fro
-            notes = []
-            if parallel < model.parallel:
-                notes.append(Note("one_request_at_a_time"))
-            if not with_mtp:
-                notes.append(Note("no_vram_for_drafts", {"card": gpu.name}))
-            if not is_now:
-                notes.append(vram_taken(gpu))
-            size = slots * model.expert_slot_bytes
-            experts = PlacedPart("Experts", Tier.VRAM, size, f"{slots} of {model.num_experts}")
-            far_bytes = (context - near) * (model.kv_token_bytes - model.kv_pooled_token_bytes)
-            far = PlacedPart(
-                "KV pages", Tier.RAM, far_bytes, f"all but {near} tokens; read over the bus"
-            )
-            return _VramPlan((*fixed, experts), slots, parallel, tuple(notes), far)
+            return slots if slots >= least else -1
+
+        found = rows_on_card(
+            model.prompt_chunk,
+            slots_beside,
+            lambda rows, slots: turns_s(rows, _window_load(model, slots), model.num_experts, rates),
+        )
+        if found is not None:
+            return CardSizes(parallel, near, with_mtp, *found)
     return None
+
+
+def _window_load(model: ModelNumbers, slots: int) -> WindowLoad:
+    return WindowLoad(
+        layers=model.num_layers,
+        experts_used=model.experts_used // max(model.num_layers, 1),
+        expert_bytes=model.expert_slot_bytes,
+        dense_bytes=model.dense_bytes,
+        cached_share=slots / max(model.num_experts, 1),
+    )
 
 
 def near_tokens(
@@ -260,6 +332,7 @@ def near_tokens(
     num_tokens: int,
     parallel: int,
     *,
+    rows: int | None = None,
     with_mtp: bool = True,
 ) -> int:
     """Of all tokens, those whose keys and values stay on the card; it reads the others over the bus.
@@ -274,11 +347,13 @@ def near_tokens(
         context: tokens of one sequence.
         num_tokens: of all pages.
         parallel: sequences.
+        rows: of a prompt in one pass; None = the fewest.
         with_mtp: whether the draft layer is on the card.
     """
     if model.kv_vram_tokens is not None:
         return min(num_tokens, model.kv_vram_tokens)
-    fixed = _fixed_parts(model, num_tokens, 0, parallel, with_mtp=with_mtp)
+    rows = rows or min(CARD_ROWS[-1], model.prompt_chunk or CARD_ROWS[-1])
+    fixed = _fixed_parts(model, num_tokens, 0, parallel, rows, with_mtp=with_mtp)
     least = min(model.experts_used, model.num_experts) * model.expert_slot_bytes
     left = room - sum(part.num_bytes for part in fixed)
     each = max(model.kv_token_bytes - model.kv_pooled_token_bytes, 1)
@@ -299,7 +374,7 @@ def vram_taken(gpu: Gpu) -> Note:
 
 
 def _fixed_parts(
-    model: ModelNumbers, context: int, near: int, parallel: int, *, with_mtp: bool
+    model: ModelNumbers, context: int, near: int, parallel: int, rows: int, *, with_mtp: bool
 ) -> list[PlacedPart]:
     states = parallel * model.state_bytes
     kv_bytes = near * model.kv_token_bytes + (context - near) * model.kv_pooled_token_bytes
@@ -308,7 +383,13 @@ def _fixed_parts(
         PlacedPart("Weights", Tier.VRAM, model.dense_bytes, "read every token"),
         PlacedPart("KV pages", Tier.VRAM, kv_bytes, kept),
         PlacedPart("Recurrent states", Tier.VRAM, states, f"{parallel} sequences"),
-        PlacedPart("CUDA", Tier.VRAM, _CUDA_BYTES + model.workspace_bytes, "workspaces"),
+        PlacedPart("CUDA", Tier.VRAM, CUDA_BYTES, "context, kernels, graphs"),
+        PlacedPart(
+            "Workspace",
+            Tier.VRAM,
+            (rows + parallel) * model.card_row_bytes + OTHER_SCRATCH_BYTES,
+            f"{rows} rows of a prompt at a time",
+        ),
     ]
     if with_mtp:
         parts.append(PlacedPart("MTP layer", Tier.VRAM, model.mtp_bytes, "read for every draft"))

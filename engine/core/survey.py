@@ -14,12 +14,13 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from engine.core.bandwidth import measure_bandwidth
+from engine.core.card_record import card_troubles
 from engine.core.cpu_features import CpuFeatures, probe_cpu_features
 from engine.core.drives import Drive, drive_of, list_drives, speed_of
 from engine.core.environment import (
@@ -60,6 +61,7 @@ class Survey:
         slow_cores: efficiency cores beside faster ones.
         memory_bytes_per_s: what all cores read together; None when not measured.
         gpus: NVIDIA cards.
+        card_troubles: why some of them cannot be used here, by their numbers, as far as that is known.
         other_cards: cards of other makers, which are not used.
         data_drive: the drive of the data folder; None when it does not answer.
         drives: all drives with room, with the speed where it was measured.
@@ -75,6 +77,7 @@ class Survey:
     slow_cores: int
     memory_bytes_per_s: float | None = None
     gpus: GpuReport = field(default_factory=GpuReport)
+    card_troubles: Mapping[int, Note] = field(default_factory=dict)
     other_cards: tuple[ListedCard, ...] = ()
     data_drive: Drive | None = None
     drives: tuple[Drive, ...] = ()
@@ -158,6 +161,7 @@ def survey(
         slow_cores=slow,
         memory_bytes_per_s=memory_speed,
         gpus=found_gpus,
+        card_troubles=card_troubles(data_dir, found_gpus),
         other_cards=tuple(card for card in listed if card.maker is not Maker.NVIDIA),
         data_drive=found_drive,
         drives=tuple(found_drives),

@@ -23,6 +23,10 @@ HIT_POWER = 0.4  # experts met in a cache that holds the share c of them, the mo
 ROWS_POWER = (
     0.75  # distinct experts of a window: used * rows ** 0.75, neighbours want the same ones
 )
+WINDOW_ROWS, WINDOW_COMMITTED = 4, 3.19  # of the published windows: the last token and drafts
+# Rows of a prompt that the reference machine reads in a second (Q2_0, 32,768 tokens): computing alone takes
+# no longer, because copies run beside it. Of other cards in proportion to their bandwidth.
+PROMPT_ROWS_PER_S = 2650.0
 _LANE_BYTES_PER_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 
 
@@ -41,6 +45,10 @@ class Rates:
     bus: float
     memory: float
     experts: float
+
+
+# The reference machine: RTX 5070 in a slot of generation 4, six cores of a Ryzen 5 7600.
+REFERENCE_RATES = Rates(card=672e9, bus=31.5e9, memory=62e9, experts=78e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +71,8 @@ class WindowLoad:
     expert_bytes: int
     dense_bytes: int
     cached_share: float
-    rows: int = 4
-    committed: float = 3.19
+    rows: int = WINDOW_ROWS
+    committed: float = WINDOW_COMMITTED
     other_s: float = 6.3e-3
 
 
@@ -103,6 +111,20 @@ def link_bytes_per_s(generation: int | None, width: int | None) -> float:
     """Nominal rate of a PCIe link in one direction; generation 3 with 16 lanes where unknown."""
     lane = _LANE_BYTES_PER_S.get(generation or 3, _LANE_BYTES_PER_S[6])
     return lane * (width or 16)
+
+
+def prompt_pass_s(rows: int, expert_bytes: int, cached_share: float, rates: Rates) -> float:
+    """Seconds of a pass over rows of a prompt: the card computes while the bus brings experts.
+
+    Args:
+        rows: of the prompt; so many that they want nearly all experts.
+        expert_bytes: all experts.
+        cached_share: of these, those that the card holds.
+        rates: of the machine.
+    """
+    copied_s = (1 - cached_share) * expert_bytes / (rates.bus * BUS_SHARE)
+    read_s = expert_bytes / (rates.card * EXPERT_SHARE)
+    return max(copied_s, read_s, rows / (PROMPT_ROWS_PER_S * rates.card / REFERENCE_RATES.card))
 
 
 def window_time(load: WindowLoad, rates: Rates) -> WindowTime:

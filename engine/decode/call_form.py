@@ -170,12 +170,13 @@ class _Words(CallPosition):
     watch: JsonWatch | None
     text: bytes = b""  # so far, unless it is JSON
 
+    is_strict = True
+
     def allowed(self) -> Allowed:
         return Allowed(self.cursor)
 
-    @property
-    def is_strict(self) -> bool:
-        return True
+    def forced(self) -> list[int]:
+        return self.cursor.forced()
 
     def after(self, token_id: int) -> Position | None:
         return self._moved([token_id], self.vocabulary.token_bytes(token_id))

@@ -19,22 +19,20 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.decode.call_form import CallForm
 from engine.decode.grammar_cursor import GrammarCursor
 from engine.decode.grammar_vocabulary import GrammarVocabulary
 from engine.decode.json_watch import JsonWatch
 from engine.decode.positions import EVERYTHING, Allowed, Position
 from engine.decode.sampling import BadLogitsError
+from engine.ops.best_logits import RowLogits
 from engine.ops.token_mask import TokenMask
 from engine.worker.messages import Start
 
 logger = logging.getLogger(__name__)
 
-FloatArray = npt.NDArray[np.float32]
-Sample = Callable[[FloatArray, TokenMask | None], int]
+Sample = Callable[[RowLogits, TokenMask | None], int]
+AnyMask = Callable[[RowLogits], int | None]
 
 MAX_REDRAWS = 64  # of one token; then what was drawn first is taken, and the watch on it ends
 MAX_NEWLINES = 2  # between thinking, calls and a document
@@ -58,27 +56,30 @@ class AnswerConstraint:
         self._vocabulary = vocabulary
         self._mask = TokenMask(vocabulary.vocab_size)
         self._forced: list[int] = []  # that must come, the next one last
+        self._has_choice = False  # known: nothing must come here
         self._history: deque[Position] = deque(maxlen=HISTORY)
         self._form = _Form(start, vocabulary)
         self._position = self._form.start()
 
-    def choose(self, logits: FloatArray, sample: Sample, *, is_greedy: bool = False) -> int:
+    def choose(self, logits: RowLogits, sample: Sample, any_mask: AnyMask | None = None) -> int:
         """The next token, which becomes part of the answer.
 
         Args:
-            logits: `[V]`, not changed.
+            logits: of the row, not changed.
             sample: chooses a token from logits, and from a mask's tokens alone where there is one.
-            is_greedy: it takes the best one: if that is allowed, it is the best of the allowed ones.
+            any_mask: what `sample` would choose with every mask that allows it, where it can say so:
+                then the grammar is asked about that token alone, which is far quicker than a mask.
 
         Raises:
             ConstraintError: the grammar's limits were exceeded.
             BadLogitsError: from `sample`.
         """
-        quick_id = self.take_forced()
-        if quick_id is None and is_greedy and self._position.is_strict and not self._forced:
-            quick_id = self._best_of_all(logits, sample)
-        if quick_id is not None:
-            return quick_id
+        if self._position.is_strict:
+            quick_id = self.take_forced()
+            if quick_id is None and any_mask is not None and not self._forced:
+                quick_id = self._unmasked(any_mask(logits))
+            if quick_id is not None:
+                return quick_id
         allowed = self._position.allowed()
         mask = None if allowed is EVERYTHING else self._mask_of(allowed)
         token_id = sample(logits, mask)
@@ -90,13 +91,14 @@ class AnswerConstraint:
 
     def take_forced(self) -> int | None:
         """The only token that may come next, which becomes part of the answer; None = there are more."""
-        if not self._position.is_strict:
+        if self._has_choice:
             return None
         if not self._forced:
-            cursor = self._position.allowed().cursor
-            self._forced = [] if cursor is None else cursor.forced()[::-1]
-        if not self._forced:
-            return None
+            forced = self._position.forced()
+            if not forced:
+                self._has_choice = True
+                return None
+            self._forced = forced[::-1]
         position = self._position.after(self._forced[-1])
         if position is None:  # what no grammar can say speaks against it
             return None
@@ -125,10 +127,11 @@ class AnswerConstraint:
         if num_tokens > len(self._history):
             raise ValueError(f"cannot take back {num_tokens} of {len(self._history)} tokens")
         self._forced = []
+        self._has_choice = False
         for _ in range(num_tokens):
             self._position = self._history.pop()
 
-    def _redraw(self, logits: FloatArray, sample: Sample, first_id: int, mask: TokenMask) -> int:
+    def _redraw(self, logits: RowLogits, sample: Sample, first_id: int, mask: TokenMask) -> int:
         """Draw again without what was drawn; when nothing else can come, the first one does."""
         refused_id = first_id
         for _ in range(MAX_REDRAWS):
@@ -149,13 +152,11 @@ class AnswerConstraint:
         self._move(position or _LEFT)
         return first_id
 
-    def _best_of_all(self, logits: FloatArray, sample: Sample) -> int | None:
-        """Take the best token of all if it is allowed; None where the mask must decide."""
-        try:
-            token_id = sample(logits, None)
-        except BadLogitsError:  # of tokens that do not count, perhaps
+    def _unmasked(self, token_id: int | None) -> int | None:
+        """Take a token that needs no mask if it is allowed; None where the mask must decide."""
+        if token_id is None or token_id >= self._vocabulary.vocab_size:
             return None
-        if token_id not in self._vocabulary.ordinary or token_id in self._form.stop_ids:
+        if token_id in self._form.special_ids:  # no grammar can be asked about these
             return None
         position = self._position.after(token_id)
         if position is None:
@@ -164,7 +165,9 @@ class AnswerConstraint:
         return token_id
 
     def _move(self, position: Position) -> None:
-        self._forced = []
+        if self._forced:
+            self._forced = []
+        self._has_choice = False
         self._history.append(self._position)
         self._position = position
 
@@ -194,6 +197,7 @@ class _Form:
             raise ValueError("the request has no constraint")
         self.vocabulary = vocabulary
         self.stop_ids = start.stop_ids
+        self.special_ids = vocabulary.special_ids.union(start.stop_ids)
         self.starts_in_thinking = start.think_close_id >= 0
         self.think_close_id = vocabulary.think_close_id
         if self.starts_in_thinking:
@@ -286,7 +290,7 @@ class _Opening(Position):
         return _Document(form, form.document, JsonWatch()).after(token_id)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # made for each token: freezing takes three times as long
 class _Document(Position):
     """In an answer that is one JSON value."""
 
@@ -294,25 +298,26 @@ class _Document(Position):
     cursor: GrammarCursor
     watch: JsonWatch | None
 
+    is_strict = True
+
     def allowed(self) -> Allowed:
         return Allowed(self.cursor)
 
-    @property
-    def is_strict(self) -> bool:
-        return True
+    def forced(self) -> list[int]:
+        return self.cursor.forced()
 
     def after(self, token_id: int) -> Position | None:
-        if token_id in self.form.stop_ids:
-            return _Ended(self.form)
+        form, watch = self.form, self.watch
+        if token_id in form.stop_ids:
+            return _Ended(form)
         cursor = self.cursor.read([token_id])
         if cursor is None:
             return None
-        watch = self.watch
         if watch is not None:
-            watch = watch.after(self.form.vocabulary.token_bytes(token_id))
+            watch = watch.after(form.vocabulary.token_bytes(token_id))
             if watch is None:
                 return None
-        return _Ended(self.form) if cursor.is_done else _Document(self.form, cursor, watch)
+        return _Ended(form) if cursor.is_done else _Document(form, cursor, watch)
 
     def after_all(self, token_id: int) -> Position | None:
         # Behind a comma every key may be there already: one that comes twice is better than no JSON.

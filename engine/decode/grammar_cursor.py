@@ -49,8 +49,10 @@ class GrammarCursor:
         Raises:
             ConstraintError: the grammar's limits were exceeded.
         """
-        matcher, shared = self._moved(), self._shared
-        num_read = matcher.try_consume_tokens(token_ids)
+        shared = self._shared
+        # Mostly it stands here already, and one call less counts for each token.
+        matcher = shared.matcher if shared.num_read == self._num_read else self._moved()
+        num_read: int = matcher.try_consume_tokens(token_ids)
         shared.num_read += num_read
         if num_read < len(token_ids):
             if matcher.is_error():  # from now on it refuses everything

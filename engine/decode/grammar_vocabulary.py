@@ -55,6 +55,7 @@ class GrammarVocabulary:
         vocab_size: number of tokens; a model's logits may have more.
         eos_id: the id whose bit in a mask says that the text may end.
         ordinary: the tokens that a text may become.
+        special_ids: the others.
         newline_ids: tokens of nothing but one or two newlines, and how many.
         think_id: what opens thinking; -1 = none.
         think_close_id: what ends it; -1 = none.
@@ -65,6 +66,7 @@ class GrammarVocabulary:
         self.vocab_size = tokenizer.vocab_size
         self.eos_id: int = source.eos_token_id
         self.ordinary = TokenMask.without(self.vocab_size, source.special_token_ids)
+        self.special_ids = frozenset(source.special_token_ids)
         self.newline_ids = {
             token_id: len(source.tokens[token_id])
             for text in _NEWLINES

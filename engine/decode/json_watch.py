@@ -42,9 +42,12 @@ class JsonWatch:
 
     def after(self, text: bytes) -> JsonWatch | None:
         """The place behind this text; None when it must not come."""
-        is_plain = self._is_in_string and not self._is_escaped and self._key is None
-        if is_plain and b'"' not in text and b"\\" not in text:
-            return self  # most tokens of an answer with long strings
+        if self._is_in_string:
+            is_plain = not self._is_escaped and self._key is None
+            if is_plain and b'"' not in text and b"\\" not in text:
+                return self  # most tokens of an answer with long strings
+        elif not self._number and text.isspace():
+            return self
         watch = self.copy()
         return watch if watch.feed(text) else None
 

@@ -54,6 +54,11 @@ class Penalties:
         """How many entries of the arrays are in use."""
         return len(self._places)
 
+    def count_of(self, token_id: int) -> float:
+        """How often a token counts; 0 for one that does not."""
+        place = self._places.get(token_id)
+        return 0.0 if place is None else float(self.counts[place])
+
     def note(self, token_id: int) -> None:
         """A token was generated."""
         if not self.is_active:

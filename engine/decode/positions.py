@@ -41,6 +41,10 @@ class Position(Protocol):
         """Whether `after` is None for every token that is not allowed, special ones aside."""
         return False
 
+    def forced(self) -> list[int]:
+        """Tokens of which each is the only one that may come; often none."""
+        return []
+
     def after(self, token_id: int) -> Position | None:
         """Where this token leads; None when it must not come although it is allowed."""
 

@@ -37,7 +37,7 @@ class Outcome:
     reason: str | None = None
 
 
-_GOES_ON = Outcome()
+GOES_ON = Outcome()
 
 
 def ends_inside_character(data: bytes) -> bool:
@@ -71,11 +71,14 @@ class Repeats:
         self._stop_tokens = stop_tokens
         self._recent: deque[int] = deque(maxlen=MAX_PHRASE_TOKENS)
         self._runs = [0] * (MAX_PHRASE_TOKENS + 1)  # tokens that equal the one p places before
+        self._has_runs = False
 
     def is_stuck(self, phrase_repeats: int = PHRASE_REPEATS) -> bool:
         """Whether the answer should end; a phrase may come fewer than `phrase_repeats` times."""
         if not self._stop_tokens:
             return False
+        if not self._has_runs:
+            return self._stop_tokens == 1 and bool(self._recent)
         num_same = self._runs[1] + 1 if self._recent else 0
         if num_same >= self._stop_tokens:
             return True
@@ -89,13 +92,16 @@ class Repeats:
 
     def note(self, token_id: int) -> None:
         """Take the next token."""
-        if token_id in self._recent:
-            for length in range(1, len(self._recent) + 1):
-                is_same = self._recent[-length] == token_id
-                self._runs[length] = self._runs[length] + 1 if is_same else 0
-        elif any(self._runs):
+        recent = self._recent
+        if token_id in recent:
+            self._has_runs = True
+            runs = self._runs
+            for length, earlier in enumerate(reversed(recent), 1):
+                runs[length] = runs[length] + 1 if earlier == token_id else 0
+        elif self._has_runs:
+            self._has_runs = False
             self._runs = [0] * len(self._runs)
-        self._recent.append(token_id)
+        recent.append(token_id)
 
 
 class AnswerRules:
@@ -150,7 +156,7 @@ class AnswerRules:
         if self._is_thinking and self._is_budget_used():
             self._has_budget = False
             return Outcome(append=start.budget_ids)
-        return _GOES_ON
+        return GOES_ON
 
     def _is_budget_used(self) -> bool:
         """Whether thinking ends here: not inside a character, while there is room to wait."""

@@ -12,12 +12,13 @@ whatever else runs in the same batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import EngineError
+from engine.decode.best_draw import new_best_draw
 from engine.decode.filters import (
     LOWEST_TEMPERATURE,
     IdArray,
@@ -28,6 +29,7 @@ from engine.decode.filters import (
     top_p_count,
 )
 from engine.decode.penalties import Biases, Penalties
+from engine.ops.best_logits import BestLogits, RowLogits
 from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.token_mask import TokenMask
 from engine.worker.messages import SamplingParams
@@ -69,12 +71,14 @@ class Sampler:
         self._params = params
         self._penalties = Penalties(params)
         self._biases = Biases(params.logit_bias)
-        self._draw = new_draw(_settings(params, self._biases))
+        settings = _settings(params, self._biases)
+        self._draw = new_draw(settings)
+        self._best_draw = new_best_draw(settings, self._penalties, new_draw)
         self._drawn_from: object = None  # arrays of the penalties that `_draw` reads
 
     def sample(
         self,
-        logits: FloatArray,
+        logits: RowLogits,
         mask: TokenMask | None = None,
         *,
         use_penalties: bool = True,
@@ -86,7 +90,7 @@ class Sampler:
         drawn as the token that comes so many tokens after the next one will be.
 
         Args:
-            logits: of the model.
+            logits: of the model; the largest ones do where the others are not needed.
             mask: which tokens may be drawn; None = all.
             use_penalties: whether those of the request count now.
             ahead: 0, or how far before its time the token is drawn.
@@ -95,6 +99,13 @@ class Sampler:
             BadLogitsError: a logit that counts is NaN or plus infinity, or all are minus infinity.
         """
         use_penalties = use_penalties and self._penalties.is_active
+        if isinstance(logits, BestLogits):
+            position = self.num_seen + ahead
+            if self._best_draw is not None:
+                token_id = self._best_draw.draw(logits, position, mask, use_penalties=use_penalties)
+                if token_id is not None:
+                    return token_id
+            logits = logits.all_logits()
         if self._draw is not None:
             return self._drawn(self._draw, logits, mask, ahead, use_penalties=use_penalties)
         allowed = logits if mask is None else mask.applied(logits)
@@ -116,11 +127,46 @@ class Sampler:
         ids, probabilities = candidates(allowed, params)
         return int(ids[draw(probabilities, u)])
 
+    def sample_for_any_mask(self, logits: RowLogits, *, use_penalties: bool = True) -> int | None:
+        """What `sample` gives with every mask that allows it; None when that is not known.
+
+        It depends on the mask, it would take as long to find out, or a logit is no usable number.
+        """
+        use_penalties = use_penalties and self._penalties.is_active
+        if self._draw is not None and not isinstance(logits, BestLogits):
+            num_seen = self._moved_by(self._draw) if use_penalties else 0
+            return self._draw.draw_for_any_mask(logits, self.num_seen, num_seen)
+        if self._params.temperature > 0:
+            return None
+        try:
+            return self.sample(logits, use_penalties=use_penalties)
+        except BadLogitsError:
+            return None
+
+    def sample_window(self, logits: FloatArray, drafts: Sequence[int]) -> list[int]:
+        """The next tokens up to the first one that is not its draft; often none.
+
+        That they are drawn in one call is all there is to it: none where a draw depends on the tokens
+        before it, nor from a row on that holds no usable numbers.
+
+        Args:
+            logits: `[1 + drafts, V]`, not changed.
+            drafts: what each of the tokens but the last is expected to be.
+        """
+        if self._draw is None or self._penalties.is_active:
+            return []
+        return self._draw.draw_window(logits, self.num_seen, drafts)
+
     @property
     def takes_best(self) -> bool:
         """Whether each token is that of the largest logit, whatever the others are."""
         is_moved = self._biases.is_active or self._penalties.is_active
         return self._params.temperature == 0 and not is_moved
+
+    @property
+    def takes_few(self) -> bool:
+        """Whether the largest logits of a row will mostly do."""
+        return self._best_draw is not None
 
     def note(self, token_id: int) -> None:
         """A token, sampled or forced, became part of the answer."""
@@ -136,17 +182,19 @@ class Sampler:
         *,
         use_penalties: bool,
     ) -> int:
-        num_seen = 0
-        if use_penalties:
-            penalties = self._penalties
-            num_seen = penalties.num_seen
-            if penalties.ids is not self._drawn_from:
-                self._drawn_from = penalties.ids
-                draw.use_seen(penalties.ids, penalties.counts)
+        num_seen = self._moved_by(draw) if use_penalties else 0
         token_id = draw.draw(logits, self.num_seen + ahead, num_seen, mask)
         if token_id is None:
             raise _bad_logits()
         return token_id
+
+    def _moved_by(self, draw: HostDraw) -> int:
+        """How many tokens penalties count, which the draw knows now."""
+        penalties = self._penalties
+        if penalties.ids is not self._drawn_from:
+            self._drawn_from = penalties.ids
+            draw.use_seen(penalties.ids, penalties.counts)
+        return penalties.num_seen
 
 
 def _bad_logits() -> BadLogitsError:

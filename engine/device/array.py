@@ -27,8 +27,6 @@ Index = int | slice | None | EllipsisType
 AnyArray = npt.NDArray[np.generic]
 _Value = TypeVar("_Value", bound=np.generic)
 
-_ROUNDING = 512  # bytes; kept allocations of nearly the same size can stand in for each other
-_MARGIN = 64  # bytes behind an array that kernels may read (never use): they load whole words
 _MOST_KEPT_BYTES = 64 << 20  # an allocation costs the card a stop, and every pass makes one
 
 
@@ -55,8 +53,9 @@ class ArraySpace:
         if self._kept_bytes > _MOST_KEPT_BYTES:
             self.drop_kept()
         kind = np.dtype(dtype)
-        num_bytes = math.prod(shape) * kind.itemsize + _MARGIN
-        num_bytes = -(-num_bytes // _ROUNDING) * _ROUNDING
+        rounding = self.device.array_rounding
+        num_bytes = math.prod(shape) * kind.itemsize + self.device.array_margin
+        num_bytes = max(-(-num_bytes // rounding), 1) * rounding
         kept = self._kept.get(num_bytes)
         if kept:
             memory = kept.pop()
@@ -88,11 +87,16 @@ class ArraySpace:
     def _alloc(self, num_bytes: int) -> Memory:
         try:
             return self.device.alloc(num_bytes)
-        except DeviceMemoryError:
+        except DeviceMemoryError as error:
             if not self._kept_bytes:
+                error.params.setdefault("needed", num_bytes)  # drivers do not say it
                 raise
         self.drop_kept()
-        return self.device.alloc(num_bytes)
+        try:
+            return self.device.alloc(num_bytes)
+        except DeviceMemoryError as error:
+            error.params.setdefault("needed", num_bytes)
+            raise
 
     def drop_kept(self) -> None:
         """Give memory back that is kept for arrays to come."""

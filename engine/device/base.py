@@ -36,6 +36,20 @@ class DeviceMemoryError(ResourceError):
 
     code = "gpu_out_of_memory"
 
+    @property
+    def needed_bytes(self) -> int:
+        """What was asked for; 0 where nobody said it."""
+        return self._number("needed")
+
+    @property
+    def free_bytes(self) -> int:
+        """What the card had free then; 0 where nobody said it."""
+        return self._number("free")
+
+    def _number(self, name: str) -> int:
+        number = self.params.get(name, 0)
+        return number if isinstance(number, int) else 0
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
@@ -47,6 +61,7 @@ class DeviceInfo:
         num_multiprocessors: of the card.
         total_bytes: its memory.
         copy_engines: copies that can run beside kernels.
+        pci: its place on the PCI bus, as `Gpu.pci`; empty when unknown.
     """
 
     name: str
@@ -54,6 +69,7 @@ class DeviceInfo:
     num_multiprocessors: int
     total_bytes: int
     copy_engines: int
+    pci: str = ""
 
 
 class Arguments:
@@ -214,9 +230,17 @@ class Stream(ABC):
 
 
 class Device(ABC):
-    """One card. For one calling thread at a time."""
+    """One card. For one calling thread at a time.
+
+    Attributes:
+        info: what it is.
+        array_rounding: bytes to whose multiples arrays' memory is rounded up, so that one can stand in for another.
+        array_margin: bytes behind an array that kernels may read (never use): they load whole words.
+    """
 
     info: DeviceInfo
+    array_rounding: int = 512
+    array_margin: int = 64
 
     @abstractmethod
     def free_bytes(self) -> int:

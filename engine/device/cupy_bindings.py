@@ -140,6 +140,8 @@ def load_bindings() -> Bindings:
     """
     # Kernels are loaded when they are asked for, not at their first launch amid a prompt.
     os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
+    # Cards are numbered as nvidia-smi numbers them; CUDA's own order puts the fastest first.
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     try:
         driver = importlib.import_module("cupy_backends.cuda.api.driver")
         runtime = importlib.import_module("cupy_backends.cuda.api.runtime")

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import EngineError, ResourceError
+from engine.core.pci import pci_place
 from engine.device.base import (
     Arguments,
     ByteArray,
@@ -449,7 +450,14 @@ def device_info(bindings: Bindings, index: int) -> DeviceInfo:
         _integer(properties["multiProcessorCount"]),
         _integer(properties["totalGlobalMem"]),
         engines,
+        _pci_place(properties),
     )
+
+
+def _pci_place(properties: dict[str, object]) -> str:
+    parts = [properties.get(key) for key in ("pciDomainID", "pciBusID", "pciDeviceID")]
+    numbers = [part for part in parts if isinstance(part, int)]
+    return pci_place(*numbers) if len(numbers) == len(parts) else ""
 
 
 def _integer(value: object) -> int:

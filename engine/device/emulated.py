@@ -117,9 +117,14 @@ class EmulatedDevice(Device):
         thread_order: in which order threads go on.
         others_bytes: memory that other programs have taken; may be changed at any time.
         pinned_limit: most bytes of pinned memory; None for no limit.
+        graph_bytes: memory that each graph takes from now on, as a driver takes some.
         is_stalled: while true nothing gets done: events stay undone, and waiting raises.
         num_launches: kernels that ran.
     """
+
+    # Arrays end where they end, so that what is written behind one shows.
+    array_rounding = 1
+    array_margin = 0
 
     def __init__(
         self,
@@ -156,6 +161,7 @@ class EmulatedDevice(Device):
         self.thread_order = thread_order
         self.others_bytes = 0
         self.pinned_limit: int | None = None
+        self.graph_bytes = 0
         self.is_stalled = False
         self.num_launches = 0
         self.captures = 0
@@ -200,6 +206,16 @@ class EmulatedDevice(Device):
         self._used_bytes -= -(-num_bytes // 256) * 256
         self._freed[address] = num_bytes
         self._runtime.free(address, num_bytes)
+
+    def take(self, num_bytes: int) -> None:
+        """Memory that belongs to no array is taken, or given back (negative).
+
+        Raises:
+            DeviceMemoryError: there is no room for it.
+        """
+        if num_bytes > 0 and num_bytes > self.free_bytes():
+            raise _no_room(num_bytes, self.free_bytes(), self.info.name)
+        self._used_bytes += num_bytes
 
     def pinned(self, num_bytes: int) -> PinnedMemory:
         """Pinned memory full of the poison."""

@@ -78,11 +78,16 @@ class EmulatedGraph(Graph):
         works: the pattern, each behind what it needs.
     """
 
-    def __init__(self, works: list[Work]) -> None:
+    def __init__(self, device: EmulatedDevice, works: list[Work]) -> None:
         self.works: list[Work] | None = works
+        self._device = device
+        self._num_bytes = device.graph_bytes
+        device.take(self._num_bytes)
 
     def free(self) -> None:
         """Forget it."""
+        if self.works is not None:
+            self._device.take(-self._num_bytes)
         self.works = None
 
 
@@ -206,7 +211,7 @@ class EmulatedStream(Stream):
             raise DeviceError(
                 "A stream that joined the capture was not waited for by the one that began it."
             )
-        return EmulatedGraph(capture.works)
+        return EmulatedGraph(self.device, capture.works)
 
     def run(self, graph: Graph) -> None:
         """Put everything of a graph into the queue; its parts keep only the order of the capture."""

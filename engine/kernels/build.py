@@ -62,6 +62,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "lookup.cpp": (),
     "ngram.cpp": (),
     "row_reader.cpp": (),
+    "steps.cpp": (),
     "page_io_linux.cpp": (),
     "page_io_windows.cpp": (),
     "replay.cpp": (),

@@ -20,7 +20,7 @@ from engine.kernels import build
 
 log = logging.getLogger(__name__)
 
-VERSION = 6
+VERSION = 7
 # variant -> bit of stratum_cpu_features(), the best one first
 VARIANTS = {"avx512": 4, "avxvnni": 2, "avx2": 1}
 CPU_VARIABLE = "STRATUM_CPU"
@@ -106,6 +106,9 @@ class HostLibrary:
         ]
         self.draw: Callable[[int, int, int, int, int, int], int] = self._dll.stratum_draw
         self._dll.stratum_check_array.argtypes = [*[_POINTER] * 3, _INTEGER, _POINTER, _POINTER]
+        self.draw_window = self._function("stratum_draw_window", _INTEGER, "ppipip")
+        self.plan = self._function("stratum_plan", ctypes.c_int32, "ppi")
+        self.ngram_rows = self._function("stratum_ngram_rows", ctypes.c_int32, "ppipi")
         self.lookup_append = self._function("stratum_lookup_append", ctypes.c_int32, "ppi")
         self.lookup_draft = self._function("stratum_lookup_draft", _INTEGER, "piip")
         self.lookup_play = self._function("stratum_lookup_play", ctypes.c_int32, "ppiiip")
@@ -246,3 +249,11 @@ def load_library() -> HostLibrary:
             log.info("building the host kernels with %s, once", compiler.command[0])
             build.compile_library(compiler, system, path)
     return HostLibrary(path)
+
+
+def loaded_library() -> HostLibrary | None:
+    """The library; None where it cannot be used, and everything is computed in Python."""
+    try:
+        return load_library()
+    except ResourceError:
+        return None

@@ -147,6 +147,31 @@ class ExpertCache:
         """The expert's copy has landed: it may be used."""
         self.slot_of[swap.layer][swap.expert] = swap.slot
 
+    def resize(self, layer: int, num_slots: int) -> tuple[list[tuple[int, int]], list[Swap]]:
+        """Another number of slots for a layer; nothing of it may be on its way.
+
+        Returns:
+            Old and new slot of each expert that stays, the most wanted ones; and of the free slots which
+            expert is to be copied there, those that are wanted most of the others.
+        """
+        counts, slot_of = self._counts[layer], self.slot_of[layer]
+        cached = np.flatnonzero(slot_of >= 0)
+        staying = np.sort(cached[np.argsort(-counts[cached], kind="stable")[:num_slots]])
+        moves = [(int(slot_of[expert]), slot) for slot, expert in enumerate(staying.tolist())]
+        slot_of[...] = -1
+        slot_of[staying] = np.arange(len(staying), dtype=np.int32)
+        self._expert_in[layer] = np.full(num_slots, -1, np.int32)
+        self._expert_in[layer][: len(staying)] = staying
+        self.num_slots = (*self.num_slots[:layer], num_slots, *self.num_slots[layer + 1 :])
+        others = [e for e in np.argsort(-counts, kind="stable").tolist() if slot_of[e] < 0]
+        fills = [
+            Swap(layer, len(staying) + i, expert)
+            for i, expert in enumerate(others[: num_slots - len(staying)])
+        ]
+        for fill in fills:
+            self._take(fill)
+        return moves, fills
+
     def counts(self) -> list[Counts]:
         """How much each expert is wanted, newer use weighing more; copies."""
         return [counts.copy() for counts in self._counts]

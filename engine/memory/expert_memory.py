@@ -132,6 +132,11 @@ class ExpertMemory:
         """What all slots take together."""
         return sum(bank.num_slots * bank.layout.slot_bytes for bank in self.banks)
 
+    @property
+    def whole_bytes(self) -> int:
+        """What slots for all experts would take."""
+        return sum(source.num_experts * source.layout.slot_bytes for source in self._sources)
+
     # -- taking and giving back ------------------------------------------------------------------
 
     def take(self, num_bytes: int, counts: Sequence[Counts] | None) -> None:
@@ -178,6 +183,84 @@ class ExpertMemory:
         )
         return [*slots_for(rest, sizes[:first], numbers[:first], known), *draft]
 
+    def resize(self, num_bytes: int) -> None:
+        """Slots for about so many bytes, at most; what stays is moved on the card. Nothing may compute.
+
+        All layers grow or shrink by the same share, the draft head's only when those of the others are
+        all taken or gone. Growing ends where the card has no room for more.
+        """
+        self.finish_moves()
+        wanted = self._resized(max(0, num_bytes))
+        order = sorted(range(len(wanted)), key=lambda i: wanted[i] - self.banks[i].num_slots)
+        for layer in order:  # those that shrink make room for those that grow
+            if wanted[layer] != self.banks[layer].num_slots and not self._resize_layer(
+                layer, wanted[layer]
+            ):
+                break
+        self._space.drop_kept()
+        self.mover.stream.synchronize()
+        self.generation += 1
+        self.is_dirty = True
+        logger.info("experts on the card: %d bytes", self.slot_bytes)
+
+    def _resized(self, num_bytes: int) -> list[int]:
+        """Slots of each layer: the same share of what it has, of an empty one of all its experts."""
+        first = len(self._sources) - self._num_draft
+        sizes = [source.layout.slot_bytes for source in self._sources]
+        numbers = [source.num_experts for source in self._sources]
+        has = [bank.num_slots for bank in self.banks]
+        draft = slots_for(num_bytes, sizes[first:], numbers[first:])
+        rest = num_bytes - sum(n * size for n, size in zip(draft, sizes[first:], strict=True))
+        slots = has[:first] if any(has[:first]) else numbers[:first]
+        taken = sum(n * size for n, size in zip(slots, sizes[:first], strict=True))
+        share = max(rest, 0) / max(taken, 1)
+        trunk = [min(int(n * share), most) for n, most in zip(slots, numbers[:first], strict=True)]
+        rest -= sum(n * size for n, size in zip(trunk, sizes[:first], strict=True))
+        growing = True
+        while growing:  # what is left by then is a slot here and there
+            growing = False
+            for layer, size in enumerate(sizes[:first]):
+                if size <= rest and trunk[layer] < numbers[layer]:
+                    trunk[layer] += 1
+                    rest -= size
+                    growing = True
+        return [*trunk, *draft]
+
+    def _resize_layer(self, layer: int, num_slots: int) -> bool:
+        """Whether there was room for it."""
+        source, old = self._sources[layer], self.banks[layer]
+        try:
+            new = self._new_bank(source, num_slots)
+        except DeviceMemoryError:
+            if num_slots > old.num_slots:
+                return False
+            self._refill_layer(layer, num_slots)
+            return True
+        moves, fills = self.cache.resize(layer, num_slots)
+        for before, after in moves:
+            self._space.stream.copy(
+                new.address_of(after), old.address_of(before), source.layout.slot_bytes
+            )
+        self._space.stream.synchronize()
+        self.banks[layer] = new
+        del old
+        self._space.drop_kept()
+        self._copy_all(fills)
+        return True
+
+    def _refill_layer(self, layer: int, num_slots: int) -> None:
+        """Fewer slots where the card has no room for the new ones beside the old ones."""
+        source = self._sources[layer]
+        self.banks[layer] = Bank(None, 0, source.layout)
+        self.cache.resize(layer, 0)
+        self._space.drop_kept()
+        try:
+            bank = self._new_bank(source, num_slots)
+        except DeviceMemoryError:  # somebody else was faster
+            return
+        self.banks[layer] = bank
+        self._copy_all(self.cache.resize(layer, num_slots)[1])
+
     def _new_bank(self, source: ExpertSource, count: int) -> Bank:
         memory = None
         if count:
@@ -185,7 +268,12 @@ class ExpertMemory:
         return Bank(memory, count, source.layout)
 
     def _fill(self) -> None:
-        fills = self.cache.first_fill()
+        self._copy_all(self.cache.first_fill())
+        self.mover.stream.synchronize()
+        self.is_dirty = True
+
+    def _copy_all(self, fills: Sequence[Swap]) -> None:
+        """Begin the copies; the caller waits for them."""
         self.mover.put_many(
             [
                 (self._sources[f.layer], f.expert, self.banks[f.layer].address_of(f.slot))
@@ -194,8 +282,6 @@ class ExpertMemory:
         )
         for fill in fills:
             self.cache.admit(fill)
-        self.mover.stream.synchronize()
-        self.is_dirty = True
 
     def release(self) -> None:
         """Give the slots back; the CPU, or the ring, takes over. Nothing may compute meanwhile."""
@@ -247,7 +333,10 @@ class ExpertMemory:
                 return
 
     def finish_moves(self) -> None:
-        """Copy all that is chosen, and wait for it."""
+        """Copy all that is chosen, wait for it, and admit it; between passes."""
         while self.is_moving:
             self.move_one()
         self.mover.stream.synchronize()
+        while self._moving:
+            self.cache.admit(self._moving.popleft().swap)
+            self.is_dirty = True

@@ -14,36 +14,61 @@ from engine.ops.weights import AttentionWeights, DeltaWeights, MoeWeights, PleWe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """A layer's weights and its state pools; the mixer's pool is of the kind of its weights."""
+    """A layer's weights and its state pools; the mixer's pool is of the kind of its weights.
+
+    A layer's result may be left in `rows.y` until the next layer reads the streams, which then adds it
+    on the way: one walk over the streams less. The layer's parts are told with `is_owed` that the layer
+    before did so, and with `owes` to do so.
+    """
 
     weights: LayerWeights
     pool: DeltaPool | KvPool
     ple: PlePool | None
 
-    def run(self, ops: Ops, plan: PassPlan, rows: RowBuffers) -> None:
-        """Take `rows.streams` through the layer."""
-        self._run_mixer(ops, plan, rows)
-        run_moe(ops, self.weights.moe, rows)
-        ops.hc_combine(rows.streams, rows.inject, rows.y)
+    @property
+    def can_be_owed(self) -> bool:
+        """Whether the first that this layer does with the streams is a mix."""
+        return self.ple is None
 
-    def run_to_choice(self, ops: Ops, plan: PassPlan, rows: RowBuffers) -> None:
+    def run(
+        self,
+        ops: Ops,
+        plan: PassPlan,
+        rows: RowBuffers,
+        *,
+        is_owed: bool = False,
+        owes: bool = False,
+    ) -> None:
+        """Take `rows.streams` through the layer."""
+        self._run_mixer(ops, plan, rows, is_owed=is_owed)
+        run_moe(ops, self.weights.moe, rows)
+        if not owes:
+            ops.hc_combine(rows.streams, rows.inject, rows.y)
+
+    def run_to_choice(
+        self, ops: Ops, plan: PassPlan, rows: RowBuffers, *, is_owed: bool = False
+    ) -> None:
         """The first half of `run`: until `rows.expert_ids` says which experts are wanted."""
-        self._run_mixer(ops, plan, rows)
+        self._run_mixer(ops, plan, rows, is_owed=is_owed)
         ops.route(self.weights.moe, rows.x, rows.expert_ids, rows.expert_weights)
 
-    def run_from_choice(self, ops: Ops, rows: RowBuffers) -> None:
+    def run_from_choice(self, ops: Ops, rows: RowBuffers, *, owes: bool = False) -> None:
         """The second half."""
         moe = self.weights.moe
         ops.experts(moe, rows.x, rows.expert_ids, rows.expert_weights, rows.y)
         ops.shared_expert(moe, rows.x, rows.y)
-        ops.hc_combine(rows.streams, rows.inject, rows.y)
+        if not owes:
+            ops.hc_combine(rows.streams, rows.inject, rows.y)
 
-    def _run_mixer(self, ops: Ops, plan: PassPlan, rows: RowBuffers) -> None:
+    def _run_mixer(self, ops: Ops, plan: PassPlan, rows: RowBuffers, *, is_owed: bool) -> None:
         """Until `rows.x` is the input of the experts."""
         weights = self.weights
         if weights.ple is not None and self.ple is not None:
             run_ple(ops, weights.ple, self.ple, plan, rows)
-        ops.hc_mix(weights.attn_mix, rows.streams, rows.x, rows.inject)
+        if is_owed:
+            ops.hc_combine_mix(weights.attn_mix, rows.streams, rows.inject, rows.y, rows.x)
+        else:
+            ops.hc_mix(weights.attn_mix, rows.streams, rows.x, rows.inject)
         if isinstance(weights.mixer, DeltaWeights) and isinstance(self.pool, DeltaPool):
             run_delta(ops, weights.mixer, self.pool, plan, rows)
         elif isinstance(weights.mixer, AttentionWeights) and isinstance(self.pool, KvPool):

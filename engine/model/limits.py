@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.core.kv_type import KvType
 from engine.ops.base import Limits
+
+HEAD_ROWS = 256  # of a draft head's pass: of prompts it reads the ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class ModelLimits:
         kv_near_pages: of these, how many lie in a card's memory; the others lie in RAM, where it reads
             them over the bus. None for all; only for operations on a card.
         page_tokens: tokens of a page, rounded up to a multiple of the model's block ratio.
+        with_head: load the draft head, where there is one.
         threads: worker threads of the operations, 0 for their own choice.
         pin_threads: hold each of them to a core of its own.
     """
@@ -34,6 +37,7 @@ class ModelLimits:
     kv_pages: int | None = None
     kv_near_pages: int | None = None
     page_tokens: int = 256
+    with_head: bool = True
     threads: int = 0
     pin_threads: bool = False
 
@@ -62,6 +66,10 @@ class ModelLimits:
             threads=self.threads,
             pin_threads=self.pin_threads,
         )
+
+    def of_head(self) -> ModelLimits:
+        """The same for a draft head, which reads windows and the ends of prompts."""
+        return replace(self, max_rows=min(self.max_rows, HEAD_ROWS))
 
     def num_pages(self, block_ratio: int) -> int:
         """Pages of the key/value cache."""

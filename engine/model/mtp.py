@@ -35,11 +35,12 @@ from engine.model.tensor_parts import column_range, row_selection
 from engine.model.weights import LayerWeights, TrunkWeights, WeightLoader
 from engine.model.workspace import RowBuffers, Workspace
 from engine.ops.base import Ops
+from engine.ops.best_logits import ROW_WORDS, BestRows
 from engine.ops.plan import PassPlan
 from engine.ops.pools import KvPool
 from engine.ops.recording import CalledParts, Part, Recording
 from engine.ops.weights import HyperConnectionWeights, Matrix, MoeWeights
-from engine.sequence.batch import LogitsWanted, PassResult, logit_rows
+from engine.sequence.batch import LogitsForm, LogitsWanted, PassResult, logit_rows
 from engine.sequence.plan_builder import PlanBuilder, PlannedRows
 from engine.sequence.rope import RopeAngles
 from engine.sequence.state import SequenceState
@@ -96,7 +97,7 @@ class _DraftPass:
     recording: Recording
     given: FloatArray  # (R, hc, H) the streams that it begins with
     logits: FloatArray  # (n, V), or (n, D) for a part of the vocabulary
-    best: IntArray | None = None  # (n,) their largest ones, instead
+    best: IntArray | None = None  # (n,) their largest ones, or (n, ROW_WORDS), instead
 
 
 class MtpHead:
@@ -123,7 +124,7 @@ class MtpHead:
         self._logits = np.zeros((0, config.vocab_size), np.float32)  # the rest is minus infinity
         self._part_logits = np.zeros((0, 0), np.float32)
         self._records = is_recording_on() and ops.records_numbers
-        self._kept: dict[tuple[int, int, int, int, bool], _DraftPass] = {}
+        self._kept: dict[tuple[int, int, int, int, LogitsForm], _DraftPass] = {}
         self._given = ops.zeros((min(limits.max_rows, RECORDED_ROWS), hc, H))
         self._plans = PlanBuilder(
             max_rows=limits.max_rows,
@@ -139,14 +140,16 @@ class MtpHead:
         """Its experts."""
         return self._weights.layer.moe
 
-    def forward(self, entries: Sequence[DraftEntry], *, only_best: bool = False) -> PassResult:
+    def forward(
+        self, entries: Sequence[DraftEntry], form: LogitsForm = LogitsForm.ALL
+    ) -> PassResult:
         """Append entries and predict; `streams` of the result feed the next draft step.
 
         The entries count at once (`state.mtp_length` grows); `state.truncate_mtp` takes them back.
 
         Args:
             entries: what to append.
-            only_best: the best tokens do instead of logits, where they come sooner.
+            form: what will do instead of all logits, where it comes sooner.
 
         Raises:
             InputError: a token id is not in the vocabulary, or a context would be exceeded.
@@ -156,7 +159,7 @@ class MtpHead:
         try:
             for entry in entries:
                 entry.state.begin_mtp(len(entry.next_tokens))
-            result = self._compute(entries, num_rows, only_best=only_best)
+            result = self._compute(entries, num_rows, form)
         except BaseException:
             for entry in entries:  # pages that were provided go back
                 entry.state.truncate_mtp(entry.state.mtp_length)
@@ -166,7 +169,7 @@ class MtpHead:
         return result
 
     def _compute(
-        self, entries: Sequence[DraftEntry], num_rows: int, *, only_best: bool
+        self, entries: Sequence[DraftEntry], num_rows: int, form: LogitsForm
     ) -> PassResult:
         ops = self._ops
         ops.synchronize()  # a pass that was left may still read its plan
@@ -179,9 +182,10 @@ class MtpHead:
         rows = self._workspace.rows(num_rows)
         rows.ids[...] = plan.token_ids
         wanted = logit_rows([e.logits for e in entries], plan.seq_start)
+        attempt = 0
         while True:
             try:
-                draft = self._pass(plan, rows, wanted, only_best=only_best)
+                draft = self._pass(plan, rows, wanted, form)
                 for index, entry in enumerate(entries):
                     own = slice(plan.seq_start[index], plan.seq_start[index + 1])
                     draft.given[own] = entry.streams
@@ -189,20 +193,24 @@ class MtpHead:
                 ops.synchronize()
                 break
             except DeviceMemoryError as error:
-                if not ops.make_room():
+                if not ops.make_room(error, attempt):
                     raise
+                attempt += 1
                 logger.warning("fewer experts are kept on the card: %s", error)
         starts = plan.seq_start.copy()
         ids = self._weights.draft_ids
         if draft.best is not None:
+            result = PassResult(draft.logits, wanted, rows.streams, starts)
+            if form is LogitsForm.CANDIDATES:
+                return result._replace(candidates=BestRows(draft.best, token_ids=ids))
             best = draft.best.copy()
             if ids is not None:
                 best[best >= 0] = ids[best[best >= 0]]
-            return PassResult(draft.logits, wanted, rows.streams, starts, best)
+            return result._replace(best=best)
         return PassResult(self._all_logits(draft.logits), wanted, rows.streams, starts)
 
     def _pass(
-        self, plan: PassPlan, rows: RowBuffers, wanted: IntArray, *, only_best: bool
+        self, plan: PassPlan, rows: RowBuffers, wanted: IntArray, form: LogitsForm
     ) -> _DraftPass:
         """The operations of a pass; those of small passes are recorded, as the trunk's are."""
         num_rows, count = plan.num_rows, len(wanted)
@@ -211,16 +219,18 @@ class MtpHead:
         if not (self._records and is_range and num_rows <= RECORDED_ROWS):
             parts, logits = self._parts(plan, rows, rows.streams, wanted, is_range=False)
             return _DraftPass(CalledParts(parts), rows.streams, logits)
-        chooses = only_best and count > 0 and self._ops.chooses
-        key = (num_rows, plan.num_sequences, first, count, chooses)
+        if not (count and self._ops.chooses):
+            form = LogitsForm.ALL
+        key = (num_rows, plan.num_sequences, first, count, form)
         draft = self._kept.get(key)
         if draft is None:
             if len(self._kept) >= _MOST_RECORDINGS:
                 self._kept.clear()
             given = self._given[:num_rows]
             best = None
-            if chooses:
-                (best,) = self._ops.host_arrays(((count,), np.int32))
+            if form is not LogitsForm.ALL:
+                shape = (count,) if form is LogitsForm.BEST else (count, ROW_WORDS)
+                (best,) = self._ops.host_arrays((shape, np.int32))
             parts, logits = self._parts(plan, rows, given, wanted, is_range=True, best=best)
             keep = (self._weights, self._layer, plan, rows, given, logits, best)
             recording = self._ops.record(parts, keep)
@@ -246,7 +256,7 @@ class MtpHead:
                 the parts are to be run more than once.
             wanted: rows that get logits.
             is_range: these are neighbours.
-            best: `[n]`, gets their best tokens instead.
+            best: `[n]`, gets their best tokens instead, or `[n, ROW_WORDS]` their largest logits.
         """
         ops, weights, config = self._ops, self._weights, self.config
         num_rows, count = plan.num_rows, len(wanted)
@@ -286,8 +296,10 @@ class MtpHead:
             ops.hc_mix(weights.exit_mix, chosen, mixed, None)
             if best is None:
                 ops.matmul([weights.output], mixed, [logits])
-            else:
+            elif best.ndim == 1:
                 ops.choose(weights.output, mixed, best)
+            else:
+                ops.best_logits(weights.output, mixed, best)
 
         return [begin, lambda: self._layer.run(ops, plan, rows), head], logits
 

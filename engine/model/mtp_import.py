@@ -26,7 +26,7 @@ from engine.core.gguf_header import MetadataValue, ModelHeader
 from engine.core.gguf_values import printable
 from engine.core.model_config import ARCHITECTURE, ModelConfig, parse_config
 from engine.core.model_shapes import check_layer_shapes, require
-from engine.core.placement import model_config_of
+from engine.core.model_sizes import model_config_of
 from engine.gguf.quantise import quantise
 from engine.gguf.writer import GgufWriter
 

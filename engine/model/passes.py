@@ -21,8 +21,10 @@ from engine.model.layers import Layer
 from engine.model.weights import TrunkWeights
 from engine.model.workspace import RowBuffers, Workspace
 from engine.ops.base import Ops, Stage
+from engine.ops.best_logits import BestRows
 from engine.ops.plan import PassPlan
 from engine.ops.recording import CalledParts, Part, Recording
+from engine.sequence.batch import LogitsForm
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
@@ -45,9 +47,10 @@ class PassParts:
     Attributes:
         recording: its parts: the embedding, the layers, the head.
         num_layers: how many of them are layers.
-        logits: what the head writes, `[n, V]`.
+        logits: what the head writes, `[n, V]`, or nothing where that is candidates.
         is_recorded: it is a small pass, whose calls are run as a list.
         layer_s: what a layer took the last time; infinite before.
+        candidates: what the head writes instead of logits.
     """
 
     recording: Recording
@@ -55,6 +58,7 @@ class PassParts:
     logits: FloatArray
     is_recorded: bool
     layer_s: float = math.inf
+    candidates: BestRows | None = None
 
     def embed(self) -> None:
         """Tokens to streams."""
@@ -166,9 +170,15 @@ class PassMaker:
         self._weights = weights
         self._workspace = workspace
         self._records = is_recording_on()
-        self._kept: dict[tuple[int, int, int, int], PassParts] = {}
+        self._kept: dict[tuple[int, int, int, int, bool], PassParts] = {}
 
-    def parts(self, plan: PassPlan, rows: Sequence[RowBuffers], wanted: IntArray) -> PassParts:
+    def parts(
+        self,
+        plan: PassPlan,
+        rows: Sequence[RowBuffers],
+        wanted: IntArray,
+        form: LogitsForm = LogitsForm.ALL,
+    ) -> PassParts:
         """The parts of a pass over this plan, with logits of the rows `wanted` (ascending).
 
         The plan must be in the arrays of the builder that belongs to these buffers, of which each
@@ -177,23 +187,37 @@ class PassMaker:
         count = len(wanted)
         first = int(wanted[0]) if count else 0
         is_range = count == 0 or int(wanted[-1]) - first + 1 == count
+        head_ops = self._stages[-1].ops
+        takes_few = form is LogitsForm.CANDIDATES and count > 0 and head_ops.chooses
         if not (self._records and is_range and plan.num_rows <= RECORDED_ROWS):
-            return self._make(plan, rows, wanted, is_recorded=False)
-        key = (plan.num_rows, plan.num_sequences, first, count)
+            return self._make(plan, rows, wanted, takes_few=takes_few, is_recorded=False)
+        key = (plan.num_rows, plan.num_sequences, first, count, takes_few)
         parts = self._kept.get(key)
         if parts is None:
             if len(self._kept) >= _MOST_RECORDINGS:
                 self._kept.clear()
-            parts = self._kept[key] = self._make(plan, rows, wanted, is_recorded=True)
+            parts = self._kept[key] = self._make(
+                plan, rows, wanted, takes_few=takes_few, is_recorded=True
+            )
         return parts
 
     def _make(
-        self, plan: PassPlan, rows: Sequence[RowBuffers], wanted: IntArray, *, is_recorded: bool
+        self,
+        plan: PassPlan,
+        rows: Sequence[RowBuffers],
+        wanted: IntArray,
+        *,
+        takes_few: bool,
+        is_recorded: bool,
     ) -> PassParts:
         weights, layers, watch = self._weights, self._layers, self._watch
         count = len(wanted)
         chosen, mixed, logits = self._workspace.head(count)
         begin, end = rows[0], rows[-1]
+        packed, candidates = None, None
+        if takes_few:
+            packed, candidates = self._candidates(logits)
+            logits = logits[:0]
         if is_recorded and count:
             chosen = end.streams[wanted[0] : wanted[-1] + 1]
 
@@ -210,17 +234,16 @@ class PassMaker:
             if not is_recorded:
                 ops.take_rows(end.streams, wanted, chosen)
             ops.hc_mix(weights.final_mix, chosen, mixed, None)
-            ops.matmul([weights.output], mixed, [logits])
+            if packed is None:
+                ops.matmul([weights.output], mixed, [logits])
+            else:
+                ops.best_logits(weights.output, mixed, packed)
 
         recordings: list[tuple[Recording, int]] = []
-        keep = (weights, layers, plan, rows, chosen, mixed, logits)
+        keep = (weights, layers, plan, rows, chosen, mixed, logits, packed)
         for index, stage in enumerate(self._stages):
             own = rows[index]
-            parts = [
-                part
-                for layer in layers[stage.first : stage.stop]
-                for part in _layer_parts(stage.ops, layer, plan, own, watch)
-            ]
+            parts = _stage_parts(stage, layers[stage.first : stage.stop], plan, own, watch)
             if index:
                 parts[0] = _entered(stage.ops, plan, rows[index - 1], own, parts[0])
             else:
@@ -232,7 +255,19 @@ class PassMaker:
         whole = recordings[0][0] if len(recordings) == 1 else StagedParts(recordings)
         if watch is not None:
             whole = WatchedParts(whole, len(layers), self._look(watch, rows))
-        return PassParts(whole, len(layers), logits, is_recorded)
+        return PassParts(whole, len(layers), logits, is_recorded, candidates=candidates)
+
+    def _candidates(self, logits: FloatArray) -> tuple[IntArray, BestRows]:
+        """Where the largest logits of rows go; all `[n, V]` of a row go to their place when asked for."""
+        packed = self._workspace.candidates(len(logits))
+        ops = self._stages[-1].ops
+
+        def fetch(row: int) -> FloatArray:
+            own: FloatArray = logits[row]
+            ops.fetch_logits(row, own)
+            return own
+
+        return packed, BestRows(packed, fetch)
 
     def _look(self, watch: ExpertWatch, rows: Sequence[RowBuffers]) -> Callable[[int], None]:
         """What shows a layer's choice."""
@@ -255,12 +290,36 @@ def _entered(ops: Ops, plan: PassPlan, before: RowBuffers, rows: RowBuffers, par
     return entered
 
 
+def _stage_parts(
+    stage: Stage,
+    layers: Sequence[Layer],
+    plan: PassPlan,
+    rows: RowBuffers,
+    watch: ExpertWatch | None,
+) -> list[Part]:
+    """A stage's layers; each leaves its result to the next where the operations add it quicker there."""
+    parts: list[Part] = []
+    is_owed = False
+    for layer, following in zip(layers, (*layers[1:], None), strict=True):
+        owes = stage.ops.adds_in_mix and following is not None and following.can_be_owed
+        parts += _layer_parts(stage.ops, layer, plan, rows, watch, is_owed=is_owed, owes=owes)
+        is_owed = owes
+    return parts
+
+
 def _layer_parts(
-    ops: Ops, layer: Layer, plan: PassPlan, rows: RowBuffers, watch: ExpertWatch | None
+    ops: Ops,
+    layer: Layer,
+    plan: PassPlan,
+    rows: RowBuffers,
+    watch: ExpertWatch | None,
+    *,
+    is_owed: bool,
+    owes: bool,
 ) -> list[Part]:
     if watch is None:
-        return [lambda: layer.run(ops, plan, rows)]
+        return [lambda: layer.run(ops, plan, rows, is_owed=is_owed, owes=owes)]
     return [
-        lambda: layer.run_to_choice(ops, plan, rows),
-        lambda: layer.run_from_choice(ops, rows),
+        lambda: layer.run_to_choice(ops, plan, rows, is_owed=is_owed),
+        lambda: layer.run_from_choice(ops, rows, owes=owes),
     ]

@@ -2,36 +2,61 @@
 
     hash_rows(ple, token_ids=[0], previous=[9707, 1879])  # previous ids, oldest first
 
-All arithmetic is in unsigned 64-bit integers; products stay below 2^63 (checked by the config).
+All arithmetic is in unsigned 64-bit integers; products stay below 2^63 (checked by the config). The
+host library does it where there is one (engine/kernels/host/steps.cpp): for a window of drafts numpy takes
+fifty microseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from array import array
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.model_config import PleConfig
+from engine.kernels.library import HostLibrary, loaded_library
 
-_FEW_ROWS = 4  # of a sequence, up to here plain integers are quicker than arrays
+
+class _HashRules(ctypes.Structure):
+    """`HashRules` of steps.cpp."""
+
+    _fields_ = (
+        ("multipliers", ctypes.c_void_p),
+        ("sizes", ctypes.c_void_p),
+        ("offsets", ctypes.c_void_p),
+        ("ngram_size", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("eos", ctypes.c_int64),
+        ("object_head", ctypes.c_int64),
+    )
 
 
 class PleHash:
     """The hash of one model's n-gram layer."""
 
-    def __init__(self, ple: PleConfig) -> None:
+    def __init__(
+        self, ple: PleConfig, library: Callable[[], HostLibrary | None] = loaded_library
+    ) -> None:
         self._ngram_size = ple.ngram_size
         self._eos = ple.eos_token_id
         self._multipliers = np.array(ple.multipliers, np.uint64)  # (ngram_size,)
         self._offsets = np.array(ple.head_offsets, np.uint64).reshape(-1, ple.heads_per_ngram)
         self._sizes = np.array(ple.head_sizes, np.uint64).reshape(-1, ple.heads_per_ngram)
         # both (ngram_size - 1, heads_per_ngram): row n - 2 belongs to the n-grams of order n
-        self._plain_multipliers = tuple(map(int, ple.multipliers))
-        self._plain_heads = [
-            list(zip(sizes, offsets, strict=True))
-            for sizes, offsets in zip(self._sizes.tolist(), self._offsets.tolist(), strict=True)
-        ]
+        self._rules = _HashRules(
+            multipliers=self._multipliers.ctypes.data,
+            sizes=self._sizes.ctypes.data,
+            offsets=self._offsets.ctypes.data,
+            ngram_size=ple.ngram_size,
+            heads=ple.heads_per_ngram,
+            eos=ple.eos_token_id,
+            object_head=object.__basicsize__,
+        )
+        self._address = ctypes.addressof(self._rules)
+        self._library = library()
 
     def rows(
         self, token_ids: npt.NDArray[np.integer] | Sequence[int], previous: Sequence[int]
@@ -43,9 +68,10 @@ class PleHash:
             previous: the sequence's ids before them, oldest first; only the last ngram_size - 1
                 count, and fewer mean that the sequence begins there.
         """
-        if len(token_ids) <= _FEW_ROWS:
-            table = self._few_rows([*self._context(previous), *map(int, token_ids)])
-            return np.array(table, np.int64).reshape(len(table), -1)
+        if self._library is not None:
+            out = np.empty((len(token_ids), self._sizes.size), np.int64)
+            self._write(self._library, token_ids, previous, out, 0)
+            return out
         num_context = self._ngram_size - 1
         ids = np.concatenate(
             [np.array(self._context(previous), np.int64), np.asarray(token_ids, np.int64)]
@@ -75,33 +101,29 @@ class PleHash:
             sequences: token ids and the ids before them, of each.
             out: where the rows go.
         """
-        if all(len(token_ids) <= _FEW_ROWS for token_ids, _ in sequences):
-            table: list[list[int]] = []
-            for token_ids, previous in sequences:
-                table += self._few_rows([*self._context(previous), *token_ids])
-            out[...] = table
-            return
         first = 0
         for token_ids, previous in sequences:
-            out[first : first + len(token_ids)] = self.rows(token_ids, previous)
+            if self._library is not None:
+                self._write(self._library, token_ids, previous, out, first)
+            else:
+                out[first : first + len(token_ids)] = self.rows(token_ids, previous)
             first += len(token_ids)
 
     def _context(self, previous: Sequence[int]) -> list[int]:
         """The ids that count before a sequence's next token; behind its beginning there are none."""
         num_context = self._ngram_size - 1
-        tail = list(previous)[-num_context:]
+        tail = list(previous[-num_context:])
         return [self._eos] * (num_context - len(tail)) + tail
 
-    def _few_rows(self, ids: list[int]) -> list[list[int]]:
-        """The same without arrays, which for a decode step cost several times the work."""
-        num_context = self._ngram_size - 1
-        table: list[list[int]] = []
-        for i in range(num_context, len(ids)):
-            mix, is_cut = ids[i] * self._plain_multipliers[0], False
-            row: list[int] = []
-            for s, heads in enumerate(self._plain_heads, start=1):
-                is_cut |= ids[i - s] == self._eos
-                mix ^= (self._eos if is_cut else ids[i - s]) * self._plain_multipliers[s]
-                row += [mix % size + offset for size, offset in heads]
-            table.append(row)
-        return table
+    def _write(
+        self,
+        library: HostLibrary,
+        token_ids: npt.NDArray[np.integer] | Sequence[int],
+        previous: Sequence[int],
+        out: npt.NDArray[np.int64],
+        first: int,
+    ) -> None:
+        ids = array("q", (*self._context(previous), *token_ids))
+        address = ids.buffer_info()[0]
+        if library.ngram_rows(self._address, address, len(token_ids), id(out), first):
+            raise ValueError(f"rows of {len(token_ids)} tokens do not fit into {out.shape}")

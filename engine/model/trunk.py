@@ -223,11 +223,11 @@ class Model:
         draft_ids: IdArray | None,
     ) -> None:
         """The draft head of a file of its own, or else that of the model's file."""
-        if mtp_file is None and not self.config.num_mtp_layers:
+        if not self.limits.with_head or (mtp_file is None and not self.config.num_mtp_layers):
             return
         self.mtp = load_mtp(
             self.config,
-            self.limits,
+            self.limits.of_head(),
             self.stages[-1].ops,  # where the trunk's streams end
             self.weights,
             file if mtp_file is None else mtp_file,
@@ -329,17 +329,18 @@ class Model:
                 [PlannedRows(e.state, e.state.length, e.token_ids) for e in batch.entries]
             )
             rows = buffers.rows(batch.num_rows)
-            starts = plan.seq_start.tolist()
             self._write_rows(batch, plan, rows[0])
-            wanted = logit_rows([e.logits for e in batch.entries], starts)
-            logits = yield from self._compute(
-                lambda: buffers.passes.parts(plan, rows, wanted),
+            wanted = logit_rows([e.logits for e in batch.entries], batch.starts)
+            parts = yield from self._compute(
+                lambda: buffers.passes.parts(plan, rows, wanted, batch.form),
                 lambda: _check_undisturbed(opened, buffers),
                 at_once=at_once,
             )
             streams = rows[-1].streams
-            result = PassResult(logits, wanted, streams, plan.seq_start.copy())
-            self._finish(batch, streams, starts)
+            result = PassResult(
+                parts.logits, wanted, streams, batch.starts, candidates=parts.candidates
+            )
+            self._finish(batch, streams)
             finished = True
             return result
         finally:
@@ -350,8 +351,9 @@ class Model:
 
     def _compute(
         self, new_parts: Callable[[], PassParts], check: Callable[[], None], *, at_once: bool
-    ) -> Generator[int, None, FloatArray]:
+    ) -> Generator[int, None, PassParts]:
         """Compute everything; once more from the start when memory ran out and some was given up."""
+        attempt = 0
         while True:
             try:
                 parts = new_parts()
@@ -366,23 +368,26 @@ class Model:
                         check()
                 self.ops.synchronize()
             except DeviceMemoryError as error:
-                self._make_room(error)
+                self._make_room(error, attempt)
+                attempt += 1
             else:
-                return parts.logits
+                return parts
 
-    def _make_room(self, error: DeviceMemoryError) -> None:
-        if not self.ops.make_room():
+    def _make_room(self, error: DeviceMemoryError, attempt: int) -> None:
+        if not self.ops.make_room(error, attempt):
             raise error
         logger.warning("fewer experts are kept on the card: %s", error)
 
     def _copy(self, streams: FloatArray) -> FloatArray:
+        attempt = 0
         while True:
             try:
                 return streams.copy()
             except DeviceMemoryError as error:
-                self._make_room(error)
+                self._make_room(error, attempt)
+                attempt += 1
 
-    def _finish(self, batch: Batch, streams: FloatArray, starts: list[int]) -> None:
+    def _finish(self, batch: Batch, streams: FloatArray) -> None:
         """Give every sequence the streams of its rows, or of the last one of many.
 
         Copies: the next pass, of any sequence, reuses the buffer.
@@ -392,7 +397,7 @@ class Model:
         if is_small:
             streams = self._copy(streams)  # one for all of them
         for index, entry in enumerate(batch.entries):
-            first, stop = starts[index], starts[index + 1]
+            first, stop = batch.starts[index : index + 2]
             if stop - first > most:
                 first = stop - 1
             part = streams[first:stop]

@@ -1,22 +1,27 @@
 """The buffers of a pass, allocated once: activations, and the small arrays of the plan.
 
-A pass of R rows uses the first R rows of each buffer. The views for each R are made once and kept,
+Mixers and the n-gram layer are never at work together, so their buffers share memory. A pass of R rows
+uses the first R rows of each buffer. The views for each R are made once and kept,
 so a decode step slices nothing.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.model_config import ModelConfig
+from engine.core.model_sizes import mixer_widths
 from engine.ops.base import Ops
+from engine.ops.best_logits import ROW_WORDS
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
 
+_ALIGNMENT = 64  # floats: where an array begins in memory that several share
 _MAX_KEPT_VIEWS = 64  # passes of other sizes than small windows and full chunks are rare
 
 
@@ -76,6 +81,7 @@ class Workspace:
         self._head_streams = ops.zeros((1, hc, H))
         self._mixed = ops.zeros((1, H))
         (self._logits,) = ops.host_arrays(((1, config.vocab_size), np.float32))
+        self._candidates = np.zeros((0, ROW_WORDS), np.int32)
 
     def rows(self, num_rows: int) -> RowBuffers:
         """Buffers of a pass with this many rows."""
@@ -101,11 +107,17 @@ class Workspace:
             (self._logits,) = self._ops.host_arrays(((count, config.vocab_size), np.float32))
         return self._head_streams[:num_rows], self._mixed[:num_rows], self._logits[:num_rows]
 
+    def candidates(self, num_rows: int) -> IntArray:
+        """The largest logits `[n, ROW_WORDS]` of rows with logits, on the host."""
+        if num_rows > len(self._candidates):
+            count = min(self.max_rows, max(num_rows, 2 * len(self._candidates)))
+            (self._candidates,) = self._ops.host_arrays(((count, ROW_WORDS), np.int32))
+        return self._candidates[:num_rows]
+
 
 def _allocate(config: ModelConfig, ops: Ops, R: int, first: RowBuffers | None) -> RowBuffers:
     hc, H = config.num_streams, config.hidden_size
     ple_heads = config.ple.num_heads if config.ple is not None else 0
-    kv_width = config.num_kv_heads * config.head_dim
     if first is not None:
         ids, ple_rows = first.ids, first.ple_rows
     else:
@@ -117,19 +129,25 @@ def _allocate(config: ModelConfig, ops: Ops, R: int, first: RowBuffers | None) -
         inject=ops.zeros((R, hc)),
         ids=ids,
         ple_rows=ple_rows,
-        ple_input=ops.zeros((R, H if ple_heads else 0)),
-        ple_key=ops.zeros((R, hc * H if ple_heads else 0)),
-        delta_qkv=ops.zeros((R, config.delta_channels)),
-        delta_z=ops.zeros((R, config.delta_inner)),
-        delta_alpha=ops.zeros((R, config.delta_num_v_heads)),
-        delta_beta=ops.zeros((R, config.delta_num_v_heads)),
-        delta_mixed=ops.zeros((R, config.delta_inner)),
-        attn_q=ops.zeros((R, config.num_heads * 2 * config.head_dim)),
-        attn_k=ops.zeros((R, kv_width)),
-        attn_v=ops.zeros((R, kv_width)),
-        attn_index_q=ops.zeros((R, config.num_index_heads * config.index_dim)),
-        attn_index_k=ops.zeros((R, config.index_dim)),
-        attn_mixed=ops.zeros((R, config.num_heads * config.head_dim)),
         expert_ids=ops.zeros((R, config.num_experts_used), np.int32),
         expert_weights=ops.zeros((R, config.num_experts_used)),
+        **_shared_buffers(config, ops, R),
     )
+
+
+def _shared_buffers(config: ModelConfig, ops: Ops, R: int) -> dict[str, FloatArray]:
+    """The buffers of mixers and n-gram layer by name, those of each kind from the same address on."""
+    kinds = mixer_widths(config)
+    room = max(sum(_aligned(R * width) for width in kind.values()) for kind in kinds)
+    memory = ops.zeros((room,))
+    buffers = {}
+    for kind in kinds:
+        start = 0
+        for name, width in kind.items():
+            buffers[name] = memory[start : start + R * width].reshape(R, width)
+            start += _aligned(R * width)
+    return buffers
+
+
+def _aligned(count: int) -> int:
+    return math.ceil(count / _ALIGNMENT) * _ALIGNMENT

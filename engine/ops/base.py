@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.kv_type import KvType
+from engine.device.base import DeviceMemoryError
 from engine.gguf.reader import Tensor
 from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.plan import PassPlan
@@ -99,7 +100,8 @@ class Ops(ABC):
 
     name: str
     kv_types = frozenset({KvType.F16, KvType.F32})  # of keys and values that they can read
-    chooses = False  # whether there is `choose`: where logits are far from the host
+    adds_in_mix = False  # `hc_combine_mix` is quicker than its two halves
+    chooses = False  # has `choose` and `best_logits`: where logits are far from the host
     records_numbers = True  # `record` takes operations with a number among their arguments
 
     # -- weights ---------------------------------------------------------------------------------
@@ -153,6 +155,9 @@ class Ops(ABC):
         """
         raise NotImplementedError(f"{self.name} operations have no card")
 
+    def resize(self, limits: Limits) -> None:  # noqa: B027  # most have nothing to do
+        """Other limits than they were made with; before weights are loaded."""
+
     def free_card_bytes(self) -> int | None:
         """Memory of the card that is free; None without a card."""
         return None
@@ -191,9 +196,18 @@ class Ops(ABC):
             settings: by key; what is not named is as it was loaded, what is not known is ignored.
         """
 
-    def make_room(self) -> bool:
-        """Whether memory was given up, so that a pass that lacked some is worth another try."""
+    def make_room(self, error: DeviceMemoryError, attempt: int = 0) -> bool:
+        """Give memory up so that a pass that failed can be done again; False when none is left.
+
+        Args:
+            error: what the pass failed with.
+            attempt: how often the same pass has asked before.
+        """
+        del error, attempt
         return False
+
+    def balance_memory(self) -> None:  # noqa: B027  # most have nothing to do
+        """Follow what other programs leave free of a card's memory; between passes, every second or so."""
 
     def stages(self, num_layers: int) -> tuple[Stage, ...]:
         """Who computes which layers: the first stage the embedding too, the last one the head.
@@ -276,6 +290,31 @@ class Ops(ABC):
             x: `[R, H]`.
             out: `[R]`, on the host; the lower one of equals, -1 where no logit or one that is no
                 number is the largest.
+
+        Raises:
+            NotImplementedError: `chooses` is false.
+        """
+        raise NotImplementedError(f"{self.name} operations choose no tokens")
+
+    def best_logits(self, matrix: Matrix, x: FloatArray, out: IntArray) -> None:
+        """The largest of the logits `matrix @ x[r]` of each row; the others stay where they are.
+
+        Args:
+            matrix: `[V, H]`.
+            x: `[R, H]`.
+            out: `[R, ROW_WORDS]`, on the host, as engine/ops/best_logits.py says.
+
+        Raises:
+            NotImplementedError: `chooses` is false.
+        """
+        raise NotImplementedError(f"{self.name} operations choose no tokens")
+
+    def fetch_logits(self, row: int, out: FloatArray) -> None:
+        """Wait for all logits of a row of the newest `best_logits`, before anything else is computed.
+
+        Args:
+            row: its number.
+            out: `[V]`, on the host.
 
         Raises:
             NotImplementedError: `chooses` is false.

@@ -154,7 +154,7 @@ class RowsCase(OpCase):
 
 
 class MixCase(OpCase):
-    """The gated residual mix."""
+    """The gated residual mix, alone or behind what the part before it leaves to be added."""
 
     def __init__(
         self,
@@ -164,10 +164,12 @@ class MixCase(OpCase):
         rank: int,
         *,
         has_inject: bool = True,
+        is_behind: bool = False,
         seed: int = 4,
     ) -> None:
         inputs = Inputs(seed)
-        self.name = f"hc_mix {ggml_type.name} {streams}x{hidden} rank {rank}"
+        operation = "hc_combine_mix" if is_behind else "hc_mix"
+        self.name = f"{operation} {ggml_type.name} {streams}x{hidden} rank {rank}"
         self.name += "" if has_inject else " without inject"
         self.num_rows = 16
         self.quantises = ggml_type not in FLOAT_TYPES
@@ -176,6 +178,8 @@ class MixCase(OpCase):
         self.up = inputs.tensor(ggml_type, streams * hidden, rank)
         self.inject = inputs.tensor(GgmlType.F32, streams, streams * hidden) if has_inject else None
         self.streams = inputs.normal(16, streams, hidden, scale=3.0)
+        self.before = inputs.normal(16, hidden) if is_behind else None
+        self.inject_before = inputs.normal(16, streams)
 
     def run(self, ops: Ops, cuts: Sequence[int]) -> Results:
         """See `OpCase.run`."""
@@ -189,6 +193,12 @@ class MixCase(OpCase):
         count = sum(cuts)
         x = np.zeros((count, self.norm.shape[1]), np.float32)
         inject = np.zeros((count, self.norm.shape[0]), np.float32)
+        if self.before is not None:
+            streams, inject[...] = self.streams[:count].copy(), self.inject_before[:count]
+            for part in slices(cuts):
+                arrays = (streams[part], inject[part], self.before[part], x[part])
+                ops.hc_combine_mix(weights, *arrays)
+            return {"x": x, "inject": inject, "streams": streams}
         for part in slices(cuts):
             to = None if self.inject is None else inject[part]
             ops.hc_mix(weights, self.streams[part], x[part], to)

@@ -12,61 +12,56 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.card_bytes import GRAPH_BYTES, OTHER_SCRATCH_BYTES
 from engine.core.errors import ModelFileError
 from engine.core.ggml_types import GgmlType
 from engine.core.kv_type import KvType
+from engine.core.model_sizes import expert_scratch_row_bytes
 from engine.device.array import AnyArray, DeviceArray, is_on_card, on_card
-from engine.device.base import Device, DeviceError, Stream
+from engine.device.base import Device, DeviceError, DeviceMemoryError, Stream
 from engine.gguf.reader import Tensor
 from engine.kernels.cuda_compile import kernel_files
-from engine.ops.base import ChoiceCounter, FloatArray, IntArray, Limits, Ops, no_kernel_message
+from engine.ops.base import ChoiceCounter, FloatArray, IntArray, Limits, no_kernel_message
+from engine.ops.cuda_balance import MemoryBalance
 from engine.ops.cuda_experts import CudaExperts
 from engine.ops.cuda_host_arrays import HostArrays
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_launches import Launches, make_launches
+from engine.ops.cuda_layers import CudaLayerOps, as_numpy
 from engine.ops.cuda_matrix import CudaMatrix, CudaRowTable, host_table
-from engine.ops.cuda_recording import CudaRecording, Steps
+from engine.ops.cuda_product_structs import FLOAT_FORMATS
+from engine.ops.cuda_recording import CudaRecording, GraphMemory, Steps
 from engine.ops.cuda_settings import CudaSettings
-from engine.ops.cuda_streams import Pending
 from engine.ops.host import HOST_FORMATS, HostOps
 from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.plan import PassPlan
-from engine.ops.pools import DeltaPool, KvPool, PlePool
 from engine.ops.recording import Part, Recording
 from engine.ops.weights import (
-    AttentionWeights,
-    DeltaWeights,
-    HyperConnectionWeights,
     Matrix,
     MoeWeights,
-    PleWeights,
     RowTable,
 )
 
 _log = logging.getLogger(__name__)
 
-_MOST_PLANS = 128  # views of plans on the card that are kept
-_OTHER_SCRATCH_BYTES = 192 << 20  # groups of rows in mixes and mixers, logits, graphs
 
-
-class CudaOps(Ops):
+class CudaOps(CudaLayerOps):
     """The operations of one engine on one card; for one calling thread at a time.
 
     Attributes:
         device: the card; it is closed with the operations.
         host: the host operations that share the work.
-        moe_work: where the experts are and who computes them.
         num_threads: of the host operations.
     """
 
     name = "cuda"
     kv_types = frozenset(KvType)
+    adds_in_mix = True
     chooses = True
 
     def __init__(
@@ -98,10 +93,10 @@ class CudaOps(Ops):
         self.num_threads = self.host.num_threads
         self._types: set[GgmlType] = set()  # of the model's matrices
         self._launcher = Launcher(device)
-        self._space = self._launcher.space
+        space = self._launcher.space
+        super().__init__(space, HostArrays(space), launches(self._launcher, limits))
         self._steps = Steps(self._launcher.stream)
-        self._host_arrays = HostArrays(self._space)
-        self._launches = launches(self._launcher, limits)
+        self._graphs = GraphMemory(device, GRAPH_BYTES)
         self.moe_work = CudaExperts(
             self._launcher,
             self._launches.products,
@@ -112,7 +107,7 @@ class CudaOps(Ops):
         )
         self._paces = (device.new_event(), device.new_event())
         self._turn = 0
-        self._plans: dict[int, tuple[PassPlan, PassPlan]] = {}
+        self._balance: MemoryBalance | None = None  # once experts have their memory
         self._staged: dict[tuple[int, int], AnyArray] = {}  # rows of tables on their way
 
     @property
@@ -125,6 +120,11 @@ class CudaOps(Ops):
     def stream(self) -> Stream:
         """The stream that everything is put into."""
         return self._launcher.stream
+
+    @property
+    def graph_bytes(self) -> int:
+        """Card memory that recorded passes take, as far as the driver's numbers tell."""
+        return self._graphs.num_bytes
 
     # -- weights and arrays ----------------------------------------------------------------------
 
@@ -150,11 +150,11 @@ class CudaOps(Ops):
 
     def vector(self, tensor: Tensor) -> FloatArray:
         """The tensor's values on the card."""
-        return _as_numpy(self._space.upload(super().vector(tensor)))
+        return as_numpy(self._space.upload(super().vector(tensor)))
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
         """A `DeviceArray`."""
-        return _as_numpy(self._space.zeros(shape, dtype))
+        return as_numpy(self._space.zeros(shape, dtype))
 
     def upload(self, values: npt.NDArray[Any]) -> DeviceArray:
         """A copy of a host array on the card."""
@@ -167,6 +167,10 @@ class CudaOps(Ops):
     def card_address(self, array: npt.NDArray[Any]) -> int:
         """Of an array of `host_arrays`."""
         return self._host_arrays.card_address(array)
+
+    def resize(self, limits: Limits) -> None:
+        """Only what is planned for the largest pass depends on them."""
+        self.limits = limits
 
     def free_card_bytes(self) -> int | None:
         """What the driver says."""
@@ -195,15 +199,28 @@ class CudaOps(Ops):
             taken = self.settings.reserve_bytes + self._scratch_bytes(groups)
             num_bytes = self.device.free_bytes() - taken
         self.moe_work.prepare(groups, len(draft), num_bytes)
+        planned = self._scratch_bytes(groups)
+        wished = self.settings.cache_bytes
+        most = self.moe_work.most_slot_bytes
+        self._balance = MemoryBalance(
+            self.device,
+            self.moe_work,
+            self.settings.reserve_bytes,
+            most if wished is None else min(most, wished),
+            lambda: max(0, planned - self._launcher.scratch_bytes - self._graphs.num_bytes),
+        )
 
     def _scratch_bytes(self, groups: Sequence[MoeWeights]) -> int:
         """About what the launches of the largest pass will take: experts' results most of all."""
         per_row = 0
         for group in groups:
-            hidden, width = group.down.rows, group.gate.rows
-            per_choice = 4 * hidden + 10 * width  # results; gate, up and their product
-            per_row = max(per_row, group.num_used * per_choice + 4 * hidden + 8 * group.router.rows)
-        return self.limits.max_rows * per_row + _OTHER_SCRATCH_BYTES
+            kinds = {group.gate.type, group.up.type, group.down.type}
+            row = expert_scratch_row_bytes(
+                *(group.down.rows, group.gate.rows, group.router.rows, group.num_used),
+                is_gated=group.gate.type is group.up.type and kinds.isdisjoint(FLOAT_FORMATS),
+            )
+            per_row = max(per_row, row)
+        return self.limits.max_rows * per_row + OTHER_SCRATCH_BYTES + GRAPH_BYTES
 
     def count_choices(self, counter: ChoiceCounter | None) -> bool:
         """Count what comes to the host anyway."""
@@ -219,20 +236,30 @@ class CudaOps(Ops):
         """`pcie_frac` can be tuned."""
         self.moe_work.set_pcie_frac(settings.get("pcie_frac", self.settings.pcie_frac))
 
-    def make_room(self) -> bool:
-        """Give up a part of the slots for experts, when there are any."""
-        return self.moe_work.shrink()
+    def make_room(self, error: DeviceMemoryError, attempt: int = 0) -> bool:
+        """Give up a part of the slots for experts, when there are any; once also recordings."""
+        self.synchronize()
+        needed = max(0, error.needed_bytes - error.free_bytes)
+        made = self.moe_work.shrink(needed, attempt)
+        if attempt == 1 or (attempt == 0 and not made):
+            made = self._graphs.drop() or made
+        return made
+
+    def balance_memory(self) -> None:
+        """Give slots back while less than the reserve is free, and take them again when there is more."""
+        if self._balance is not None:
+            self._balance.look()
 
     def give_back(self) -> None:
         """Give all memory of experts' slots back to other programs; between passes."""
-        self.moe_work.give_back()
+        self.moe_work.resize(0)
 
     def take_again(self) -> None:
         """Take the slots again, as many as there is room for now; between passes."""
         num_bytes = self.settings.cache_bytes
         if num_bytes is None:
             num_bytes = self.device.free_bytes() - self.settings.reserve_bytes
-        self.moe_work.take_again(num_bytes)
+        self.moe_work.resize(num_bytes)
 
     # -- passes ----------------------------------------------------------------------------------
 
@@ -253,22 +280,10 @@ class CudaOps(Ops):
 
     def record(self, parts: Sequence[Part], keep: Sequence[object]) -> Recording:
         """The parts as graphs, with what the host does between them."""
-        return CudaRecording(self._steps, parts, keep, self._generation)
+        return CudaRecording(self._steps, parts, keep, self._generation, self._graphs)
 
     def _generation(self) -> int:
         return self.moe_work.generation + self._launcher.generation
-
-    def _plan(self, plan: PassPlan) -> PassPlan:
-        """The plan's arrays on the card."""
-        known = self._plans.get(id(plan))
-        if known is not None and known[0] is plan:
-            return known[1]
-        if len(self._plans) >= _MOST_PLANS:
-            self._plans.clear()
-        arrays = [self._host_arrays.mirror(getattr(plan, field.name)) for field in fields(plan)]
-        mirrored = PassPlan(*(_as_numpy(array) for array in arrays))
-        self._plans[id(plan)] = (plan, mirrored)
-        return mirrored
 
     def new_draw(self, settings: DrawSettings) -> HostDraw | None:
         """Tokens are drawn on the host, where the logits arrive."""
@@ -290,29 +305,14 @@ class CudaOps(Ops):
             self.host.close()
         self.device.close()
 
-    def commit_states(
-        self,
-        delta: Sequence[tuple[DeltaWeights, DeltaPool]],
-        ple: Sequence[tuple[PleWeights, PlePool]],
-        slot: int,
-        half: int,
-        num_tokens: int,
-    ) -> None:
-        """All layers in a few launches."""
-        commit = (slot, half, num_tokens)
-        if delta:  # the layers of a model have the same sizes
-            weights = delta[0][0]
-            self._launches.delta.delta_commits(weights, [pool for _, pool in delta], [commit])
-        for weights_of_layer, pool in ple:
-            self._launches.ple.ple_commits(weights_of_layer, pool, [commit])
-
     # -- plain operations ------------------------------------------------------------------------
 
     def gather_rows(self, table: Matrix, rows: npt.NDArray[np.int64], out: FloatArray) -> None:
         """Gather on the host, where the table is, and send the rows."""
         target = on_card(out)
         num_rows, width = target.shape
-        most = 1 << (num_rows - 1).bit_length()  # or every length of a prompt leaves a block behind
+        # Of a few sizes, or every length of a prompt leaves a block behind.
+        most = max(num_rows, min(1 << (num_rows - 1).bit_length(), self.limits.max_rows))
         staged = self._staged.get((target.address, most))
         if staged is None:
             (staged,) = self._host_arrays.new_block([((most, width), np.float32)])
@@ -368,158 +368,19 @@ class CudaOps(Ops):
         self._launches.sampling.argmax(logits, ids)
         self._launcher.stream.download(out, ids.address)
 
-    # -- residual streams ------------------------------------------------------------------------
+    def best_logits(self, matrix: Matrix, x: FloatArray, out: IntArray) -> None:
+        """The largest logits of each row; all of them lie where `choose` and products have theirs."""
+        logits = self._scratch("matmul_out_0", (len(x), matrix.rows), np.float32)
+        bests = self._scratch("best_logits", out.shape, np.int32)
+        self._launches.products.matmul([matrix], on_card(x), [logits])
+        self._launches.sampling.candidates(logits, bests)
+        self._launcher.stream.download(out, bests.address)
 
-    def hc_mix(
-        self,
-        weights: HyperConnectionWeights,
-        streams: FloatArray,
-        x: FloatArray,
-        inject: FloatArray | None,
-    ) -> None:
-        """Gated residual mix."""
-        injected = None if inject is None else on_card(inject)
-        self._launches.streams.hc_mix(weights, on_card(streams), on_card(x), injected)
-
-    def hc_combine(self, streams: FloatArray, inject: FloatArray, y: FloatArray) -> None:
-        """`streams[r, s] += inject[r, s] * y[r]`."""
-        self._launches.streams.hc_combine(on_card(streams), on_card(inject), on_card(y))
-
-    def hc_combine_mix(
-        self,
-        weights: HyperConnectionWeights,
-        streams: FloatArray,
-        inject: FloatArray,
-        y: FloatArray,
-        x: FloatArray,
-    ) -> None:
-        """Both in one: the streams are added to where they are read."""
-        injected = on_card(inject)
-        pending = Pending(injected, on_card(y))
-        self._launches.streams.hc_mix(weights, on_card(streams), on_card(x), injected, pending)
-
-    # -- Gated DeltaNet --------------------------------------------------------------------------
-
-    def delta_mix(
-        self,
-        weights: DeltaWeights,
-        pool: DeltaPool,
-        plan: PassPlan,
-        qkv: FloatArray,
-        z: FloatArray,
-        alpha: FloatArray,
-        beta: FloatArray,
-        out: FloatArray,
-    ) -> None:
-        """Convolution, gates, delta rule, gated norm."""
-        arrays = (on_card(array) for array in (qkv, z, alpha, beta, out))
-        self._launches.delta.delta_mix(weights, pool, self._plan(plan), *arrays)
-
-    def delta_commit(
-        self, weights: DeltaWeights, pool: DeltaPool, slot: int, half: int, num_tokens: int
-    ) -> None:
-        """The state after only the first tokens of the last pass, into the other half."""
-        self._launches.delta.delta_commits(weights, [pool], [(slot, half, num_tokens)])
-
-    # -- sparse attention ------------------------------------------------------------------------
-
-    def attention_append(
-        self,
-        weights: AttentionWeights,
-        pool: KvPool,
-        plan: PassPlan,
-        k: FloatArray,
-        v: FloatArray,
-        index_k: FloatArray,
-    ) -> None:
-        """Keys, values and index keys into the pages; completed blocks pooled."""
-        arrays = (on_card(array) for array in (k, v, index_k))
-        self._launches.attention.attention_append(weights, pool, self._plan(plan), *arrays)
-
-    def attention(
-        self,
-        weights: AttentionWeights,
-        pool: KvPool,
-        plan: PassPlan,
-        q: FloatArray,
-        index_q: FloatArray,
-        out: FloatArray,
-        selected: IntArray | None = None,
-    ) -> None:
-        """Choose blocks, attend to them and to the tail, gate."""
-        chosen = None
-        if selected is not None:
-            on_it = is_on_card(selected)
-            chosen = on_card(selected) if on_it else self._space.empty(selected.shape, np.int32)
-        self._launches.attention.attention(
-            weights, pool, self._plan(plan), on_card(q), on_card(index_q), on_card(out), chosen
-        )
-        if selected is not None and chosen is not None and not is_on_card(selected):
-            selected[...] = chosen.numpy()  # for looking at it; passes do not ask
-
-    # -- experts ---------------------------------------------------------------------------------
-
-    def route(
-        self, weights: MoeWeights, x: FloatArray, expert_ids: IntArray, expert_weights: FloatArray
-    ) -> None:
-        """Softmax, top-k, renormalise."""
-        self._launches.products.route(
-            weights, on_card(x), on_card(expert_ids), on_card(expert_weights)
-        )
-
-    def experts(
-        self,
-        weights: MoeWeights,
-        x: FloatArray,
-        expert_ids: IntArray,
-        expert_weights: FloatArray,
-        out: FloatArray,
-    ) -> None:
-        """Weighted sum of the chosen experts."""
-        arrays = (on_card(array) for array in (x, expert_ids, expert_weights, out))
-        self.moe_work.experts(weights, *arrays)
-
-    def shared_expert(self, weights: MoeWeights, x: FloatArray, out: FloatArray) -> None:
-        """Add the gated shared expert."""
-        self.moe_work.shared_expert(weights, on_card(x), on_card(out))
-
-    def moe(
-        self,
-        weights: MoeWeights,
-        x: FloatArray,
-        expert_ids: IntArray,
-        expert_weights: FloatArray,
-        out: FloatArray,
-    ) -> None:
-        """Route, experts and shared expert, on both processors at once."""
-        arrays = (on_card(array) for array in (x, expert_ids, expert_weights, out))
-        self.moe_work.moe(weights, *arrays)
-
-    # -- n-gram layer ----------------------------------------------------------------------------
-
-    def ple_mix(
-        self,
-        weights: PleWeights,
-        pool: PlePool,
-        plan: PassPlan,
-        key: FloatArray,
-        value: FloatArray,
-        streams: FloatArray,
-    ) -> None:
-        """Gate the n-gram value into the streams and add its dilated convolution."""
-        arrays = (on_card(array) for array in (key, value, streams))
-        self._launches.ple.ple_mix(weights, pool, self._plan(plan), *arrays)
-
-    def ple_commit(
-        self, weights: PleWeights, pool: PlePool, slot: int, half: int, num_tokens: int
-    ) -> None:
-        """The convolution history after only the first tokens of the last pass."""
-        self._launches.ple.ple_commits(weights, pool, [(slot, half, num_tokens)])
-
-
-def _as_numpy(array: DeviceArray) -> npt.NDArray[Any]:
-    """The array as the contract's types call it: models use only what both kinds of arrays have."""
-    return cast("npt.NDArray[Any]", array)
+    def fetch_logits(self, row: int, out: FloatArray) -> None:
+        """All logits of a row of the newest `best_logits`."""
+        address = self._launcher.scratch("matmul_out_0", 0)
+        self._launcher.stream.download(out, address + row * out.nbytes)
+        self._launcher.stream.synchronize()
 
 
 def _check_format(tensor: Tensor) -> None:

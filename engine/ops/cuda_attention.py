@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PART_TOKENS = 64  # as in attention.cuh, like the next ones
 _MOST_HEADS = 64  # query heads of a key-value head
 _MOST_DIM = 256
-_SHARED_BYTES = 46 << 10  # of 48 KB; the kernels' own arrays take less than the rest
+MOST_SHARED_BYTES = 45 << 10  # of 48 KB; the kernels' own arrays take less than the rest
 _SPLIT_ROWS = 16  # passes of at most so many rows split their tokens among blocks
 _SCORED_ROWS = 16  # of attention_select.cu
 _SCORED_KEYS = 32
@@ -176,7 +176,7 @@ class CudaAttention:
         row_bytes = 4 * heads * w.head_dim
         shared = PART_TOKENS * -(-heads // 4) * 4 * 4 + row_bytes
         common = (call.pages, call.sizes, call.of_pass, of_rows)
-        if call.rows > _SPLIT_ROWS and shared + row_bytes <= _SHARED_BYTES:
+        if call.rows > _SPLIT_ROWS and shared + row_bytes <= MOST_SHARED_BYTES:
             self._launcher.launch(
                 f"attention_rows_{name}",
                 (w.num_kv_heads, rows, 1),
@@ -271,7 +271,7 @@ def _call(
     if (
         max(weights.head_dim, weights.index_dim) > _MOST_DIM
         or heads > _MOST_HEADS
-        or (PART_TOKENS * -(-heads // 4) * 4 + heads * weights.head_dim) * 4 > _SHARED_BYTES
+        or (PART_TOKENS * -(-heads // 4) * 4 + heads * weights.head_dim) * 4 > MOST_SHARED_BYTES
     ):
         raise ValueError(
             f"{heads} query heads of {weights.head_dim} for a key are more than the kernels take"

@@ -5,7 +5,7 @@ them; the card computes the experts that it holds and the shared one, while the 
 and computes the missing ones in place in the mapped file. A share of the missing ones (`pcie_frac`) is
 copied to the card instead and computed there. The host's sum is added where both come together.
 
-A layer of many rows (a prompt) is computed on the card alone: the missing experts pass through a ring of
+A layer of many rows (a prompt, beyond `host_rows`) is computed on the card alone: the missing experts pass through a ring of
 slots in groups, the next group being copied while one is computed.
 
 What the card computes of a choice is kept apart until the end and summed in the order of the choice. So
@@ -40,7 +40,7 @@ from engine.ops.weights import MoeWeights
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
 
-_GIVEN_UP = 8  # when memory runs out, one slot of so many
+_GIVEN_UP = 8  # when memory runs out, at least one slot of so many; then twice as many, and so on
 _READ_ALL = 3  # a layer whose choices are so many times its experts reads nearly all of them
 
 
@@ -161,29 +161,43 @@ class CudaExperts:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def shrink(self) -> bool:
-        """Give up an eighth of the slots; whether there were any. Between passes."""
+    @property
+    def slot_bytes(self) -> int:
+        """Card memory of all slots."""
+        return 0 if self.memory is None else self.memory.slot_bytes
+
+    @property
+    def most_slot_bytes(self) -> int:
+        """Card memory of slots for all experts."""
+        return 0 if self.memory is None else self.memory.whole_bytes
+
+    def shrink(self, needed_bytes: int, attempt: int) -> bool:
+        """Give up slots; whether there were any. Between passes.
+
+        Args:
+            needed_bytes: what the card had no room for; 0 where nobody knows.
+            attempt: how often the same pass has asked before; at the fourth time all slots go.
+        """
         memory = self.memory
         if memory is None or not memory.slot_bytes:
             return False
-        self._launcher.stream.synchronize()
-        memory.take(memory.slot_bytes - memory.slot_bytes // _GIVEN_UP, memory.cache.counts())
-        self._upload_table()
+        given_up = max(needed_bytes, (memory.slot_bytes << attempt) // _GIVEN_UP)
+        self.resize(memory.slot_bytes - given_up)
         return True
 
-    def give_back(self) -> None:
-        """Give up all slots; between passes."""
-        if self.memory is not None:
-            self._launcher.stream.synchronize()
-            self.memory.release()
-            self._upload_table()
-
-    def take_again(self, num_bytes: int) -> None:
-        """Take slots for so many bytes, for the experts that were used most; between passes."""
-        if self.memory is not None:
-            self._launcher.stream.synchronize()
-            self.memory.take(num_bytes, self.memory.cache.counts())
-            self._upload_table()
+    def resize(self, num_bytes: int) -> None:
+        """Slots for at most so many bytes, as many as there is room for; between passes."""
+        memory = self.memory
+        if memory is None:
+            return
+        self._launcher.stream.synchronize()
+        if num_bytes <= 0:
+            memory.release()
+        elif memory.slot_bytes:
+            memory.resize(num_bytes)
+        else:
+            memory.take(num_bytes, memory.cache.counts())
+        self._upload_table()
 
     # -- passes ----------------------------------------------------------------------------------
 

@@ -77,6 +77,11 @@ class Launcher:
             array = self._scratch[name] = self.space.empty((max(num_bytes, 1),), np.uint8)
         return array.address
 
+    @property
+    def scratch_bytes(self) -> int:
+        """What it takes altogether."""
+        return sum(array.nbytes for array in self._scratch.values())
+
     def release(self) -> None:
         """Let go of scratch memory; captured launches cannot run any more."""
         self._scratch.clear()

@@ -187,6 +187,9 @@ class SamplingLaunches(Protocol):
     def argmax(self, logits: DeviceArray, ids: DeviceArray) -> None:
         """Ids `[R]` of the largest logits of `[R, V]`, the lower of equals; -1 where none is."""
 
+    def candidates(self, logits: DeviceArray, bests: DeviceArray) -> None:
+        """The largest logits of `[R, V]` as `[R, ROW_WORDS]` of engine/ops/best_logits.py."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launches:

@@ -32,7 +32,7 @@ from engine.ops.cuda_product_structs import (
 from engine.ops.weights import MoeWeights
 
 _WARP = 32
-_MOST_SHARED_BYTES = 48 << 10
+MOST_SHARED_BYTES = 48 << 10
 _FEW_PAIRS = 256  # that are grouped by comparing each with each
 
 
@@ -54,7 +54,7 @@ class CudaProducts(MatrixProducts):
         logits = self._launcher.scratch("products: logits", num_rows * router.rows * 4)
         self._multiply_all([router], x, [logits], num_rows)
         row = router.rows * 4
-        warps = max(1, min(4, num_rows, _MOST_SHARED_BYTES // row))
+        warps = max(1, min(4, num_rows, MOST_SHARED_BYTES // row))
         self._launcher.launch(
             "route",
             (-(-num_rows // warps), 1, 1),
@@ -229,7 +229,7 @@ class CudaProducts(MatrixProducts):
                 "group_few_experts", (1, 1, 1), block, *arrays, ctypes.c_int32(rows)
             )
         else:
-            if num_slots * 4 > _MOST_SHARED_BYTES:
+            if num_slots * 4 > MOST_SHARED_BYTES:
                 raise ValueError(
                     f"{num_slots} slots of one layer are more than can be sorted at once"
                 )

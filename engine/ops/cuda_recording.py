@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 
 from engine.core.errors import EngineError
-from engine.device.base import Graph, Stream
+from engine.device.base import Device, Graph, Stream
 from engine.ops.recording import Part, Recording
 
 Step = Callable[[], None]
+
+_IDLE_TURNS = (
+    4000  # a recording that was not run for so many runs of others may go: some hundred windows
+)
 
 
 class Steps:
@@ -42,6 +47,10 @@ class Steps:
         self._cut()
         self._kept.append(function)
         self._stream.begin_capture()
+
+    def synchronize(self) -> None:
+        """Wait until all is done that was put into the stream."""
+        self._stream.synchronize()
 
     def record(self, parts: Sequence[Part]) -> tuple[list[Step], list[int], list[Graph]]:
         """The steps of all parts, the first step of each part (and the end), and the graphs."""
@@ -76,8 +85,67 @@ class Steps:
         self._kept.append(functools.partial(self._stream.run, graph))
 
 
+class GraphMemory:
+    """What the graphs of all recordings take of a card; those that are not run any more go when it is too much.
+
+    Drivers do not say what a graph takes: it is what is free before less what is free behind. What was run
+    lately stays in any case, for making it again takes longer than the pass: rather the reserve runs short,
+    and experts give it back (`cuda_balance.py`).
+
+    Attributes:
+        turn: how many times recordings were run.
+    """
+
+    def __init__(self, device: Device, most_bytes: int) -> None:
+        """Begin with none.
+
+        Args:
+            device: the card.
+            most_bytes: that graphs may take.
+        """
+        self._device = device
+        self._most = most_bytes
+        self._made: weakref.WeakSet[CudaRecording] = weakref.WeakSet()
+        self.turn = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all graphs that there are."""
+        return sum(recording.graph_bytes for recording in self._made)
+
+    def measured(self, recording: CudaRecording, make: Callable[[], None]) -> None:
+        """Make a recording's graphs; others go if all together take too much then.
+
+        Args:
+            recording: whose.
+            make: returns when they are on the card, and nothing else is on its way.
+        """
+        before = self._device.free_bytes()
+        make()
+        recording.graph_bytes = max(0, before - self._device.free_bytes())
+        self._made.add(recording)
+        old = [one for one in self._made if self.turn - one.last_run > _IDLE_TURNS]
+        others = sorted((one for one in old if one is not recording), key=lambda one: one.last_run)
+        for other in others:
+            if self.num_bytes <= self._most:
+                break
+            other.free()
+
+    def drop(self) -> bool:
+        """Free all graphs, which are made again when they are run; whether there were any."""
+        made = [recording for recording in self._made if recording.is_made]
+        for recording in made:
+            recording.free()
+        return bool(made)
+
+
 class CudaRecording(Recording):
-    """Parts as graphs and host functions; made again when what they point to has moved."""
+    """Parts as graphs and host functions; made again when what they point to has moved.
+
+    Attributes:
+        graph_bytes: card memory that its graphs take.
+        last_run: the memory's turn in which it was run last.
+    """
 
     def __init__(
         self,
@@ -85,6 +153,7 @@ class CudaRecording(Recording):
         parts: Sequence[Part],
         keep: Sequence[object],
         generation: Callable[[], int],
+        memory: GraphMemory,
     ) -> None:
         """Record.
 
@@ -93,7 +162,11 @@ class CudaRecording(Recording):
             parts: each calls operations and nothing else.
             keep: owns what they point to.
             generation: changes when addresses that operations use have changed.
+            memory: of all recordings' graphs.
         """
+        self._memory = memory
+        self.graph_bytes = 0
+        self.last_run = 0
         self._steps = steps
         self._parts = tuple(parts)
         self._keep = tuple(keep)
@@ -111,6 +184,8 @@ class CudaRecording(Recording):
                     part()
                 return
             self._make()
+        self._memory.turn += 1
+        self.last_run = self._memory.turn
         for step in self._list[self._starts[first] : self._starts[stop]]:
             step()
 
@@ -118,9 +193,19 @@ class CudaRecording(Recording):
         for part in self._parts:  # once without a capture: scratch memory grows, errors show
             part()
         self.free()
+        self._steps.synchronize()
         generation = self._generation()
-        self._list, self._starts, self._graphs = self._steps.record(self._parts)
+        self._memory.measured(self, self._record)
         self._made_in = generation
+
+    def _record(self) -> None:
+        self._list, self._starts, self._graphs = self._steps.record(self._parts)
+        self._steps.synchronize()  # until the graphs are on the card
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there are graphs."""
+        return bool(self._graphs)
 
     def free(self) -> None:
         """Give the graphs back; nothing of them may be in flight."""
@@ -128,6 +213,7 @@ class CudaRecording(Recording):
             graph.free()
         self._list, self._starts, self._graphs = [], [], []
         self._made_in = -1
+        self.graph_bytes = 0
 
     def __del__(self) -> None:
         """A card keeps graphs until they are freed, also those that nobody has any more."""

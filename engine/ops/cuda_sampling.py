@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 
 from engine.device.array import DeviceArray
+from engine.ops.best_logits import MOST_CANDIDATES
 from engine.ops.cuda_launch import Launcher, pointer
 from engine.ops.cuda_structs import scratch_floats
 
-MOST_CANDIDATES = 64  # `MOST_CANDIDATES` of sampling.cu
 _MOST_PARTS = 32
 _PART_LOGITS = 4096  # of a row that a block looks at, or more
 _THREADS = 256
+_PART_THREADS = 512  # walk over a part's keys in shared memory
+_JOIN_THREADS = 1024  # sort the candidates of all parts
 _BEST_BYTES = 8  # a logit and its id
 
 
@@ -51,17 +53,12 @@ class CudaSampling:
             *(pointer(bests), pointer(ids), ctypes.c_int32(parts)),
         )
 
-    def candidates(
-        self, logits: DeviceArray, ids: DeviceArray, values: DeviceArray, log_sums: DeviceArray
-    ) -> None:
-        """The 64 largest logits of each row, descending, ties by lower id.
+    def candidates(self, logits: DeviceArray, bests: DeviceArray) -> None:
+        """The 64 largest logits of each row, and the sum of all.
 
         Args:
             logits: `[R, V]`.
-            ids: `[R, 64]` int32; -1 where no logit above -infinity is left.
-            values: `[R, 64]` the logits, -infinity there.
-            log_sums: `[R]` ln of the sum of exp of all logits; NaN for rows that hold a NaN or whose
-                largest logit is not finite.
+            bests: `[R, ROW_WORDS]` int32, as engine/ops/best_logits.py says.
         """
         rows, vocabulary = logits.shape
         if not rows:
@@ -74,14 +71,14 @@ class CudaSampling:
         self._launcher.launch(
             "candidate_parts",
             (parts, rows, 1),
-            (_THREADS, 1, 1),
+            (_PART_THREADS, 1, 1),
             *(pointer(logits), pointer(found), pointer(tops), pointer(sums)),
             ctypes.c_int32(vocabulary),
         )
         self._launcher.launch(
             "candidate_join",
             (rows, 1, 1),
-            (_THREADS, 1, 1),
-            *(pointer(found), pointer(tops), pointer(sums)),
-            *(pointer(ids), pointer(values), pointer(log_sums), ctypes.c_int32(parts)),
+            (_JOIN_THREADS, 1, 1),
+            *(pointer(found), pointer(tops), pointer(sums), pointer(bests)),
+            ctypes.c_int32(parts),
         )

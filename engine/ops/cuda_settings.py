@@ -47,3 +47,19 @@ class CudaSettings:
             raise ValueError("pcie_frac is a share")
         if self.ring_experts < 1 or self.reserve_bytes < 0 or (self.cache_bytes or 0) < 0:
             raise ValueError("sizes must not be negative, and the ring needs slots")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CardUse:
+    """A card that is to compute, alone or with others.
+
+    Attributes:
+        index: CUDA's number of it.
+        num_layers: neighbouring layers that it computes, behind those of the card before; of a card that
+            computes alone all.
+        settings: of its caches.
+    """
+
+    index: int
+    num_layers: int
+    settings: CudaSettings

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.device.array import ArraySpace, DeviceArray, on_card
-from engine.device.base import Device, PinnedMemory
+from engine.device.base import Device, DeviceMemoryError, PinnedMemory
 from engine.ops.base import ChoiceCounter, FloatArray, IntArray, Limits, Stage
 from engine.ops.cuda import CudaOps
 from engine.ops.cuda_launch import Launcher
@@ -130,16 +130,29 @@ class SplitOps(CudaOps):
             )
         return True
 
-    def make_room(self) -> bool:
+    def make_room(self, error: DeviceMemoryError, attempt: int = 0) -> bool:
         """Give up a part of the slots on every card: nobody says which one has run out."""
-        made = [super().make_room(), *(card.make_room() for card in self._others)]
+        made = [super().make_room(error, attempt)]
+        made += [card.make_room(error, attempt) for card in self._others]
         return any(made)
+
+    def balance_memory(self) -> None:
+        """Each card by itself."""
+        super().balance_memory()
+        for card in self._others:
+            card.balance_memory()
 
     def tune(self, settings: Mapping[str, float]) -> None:
         """The same on every card."""
         super().tune(settings)
         for card in self._others:
             card.tune(settings)
+
+    def resize(self, limits: Limits) -> None:
+        """The same on every card."""
+        super().resize(limits)
+        for card in self._others:
+            card.resize(limits)
 
     def free_card_bytes(self) -> int | None:
         """None: what one card has free says nothing about the others, so all pages lie on the cards."""

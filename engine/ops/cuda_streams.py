@@ -29,7 +29,7 @@ _UP_FORMATS = frozenset(
         *(GgmlType.Q5_0, GgmlType.Q5_1, GgmlType.Q4_0, GgmlType.IQ4_NL),
     }
 )
-_MOST_SHARED_BYTES = 47 << 10
+MOST_SHARED_BYTES = 47 << 10
 _GROUP_ROWS = 1024  # of a long pass: what lies between the kernels is 100 KB a row
 
 
@@ -213,7 +213,7 @@ class CudaStreams:
         shared = (at_once or 0) * (
             (4 * rank if is_float else record_bytes(rank)) + 4 * hc * columns
         )
-        if at_once and warps and up.type in _UP_FORMATS and shared <= _MOST_SHARED_BYTES:
+        if at_once and warps and up.type in _UP_FORMATS and shared <= MOST_SHARED_BYTES:
             records: int | None = None
             if columns == _RECORD_COLUMNS and hidden % 64 == 0:  # else no block has whole records
                 # Each x has its own: another pass may come between what makes and what reads them.

@@ -194,7 +194,10 @@ class HostOps(Ops):
 
     def new_draw(self, settings: DrawSettings) -> HostDraw | None:
         """The library draws where few candidates are enough."""
-        return HostDraw(self._library.draw, settings) if settings.is_drawable else None
+        library = self._library
+        return (
+            HostDraw(library.draw, library.draw_window, settings) if settings.is_drawable else None
+        )
 
     def _run_calls(self, address: int, count: int) -> tuple[int, int]:
         failed = self._failed

@@ -7,7 +7,8 @@ of a small model. What is computed is said, and written plainly, in engine/decod
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,8 @@ FloatArray = npt.NDArray[np.float32]
 IdArray = npt.NDArray[np.int64]
 
 MOST_CANDIDATES = 64  # `kMostCandidates`: top_k up to here, and the largest logit alone
-_BAD_LOGITS = -1
+_BAD_LOGITS, _DEPENDS = -1, -3
+_ANY_MASK = -1  # in place of a mask's size
 _SEED_MASK = (1 << 64) - 1
 
 DrawFunction = Callable[[int, int, int, int, int, int], int]
@@ -77,8 +79,11 @@ class _DrawRules(ctypes.Structure):
 class HostDraw:
     """Draws the tokens of one answer."""
 
-    def __init__(self, function: DrawFunction, settings: DrawSettings) -> None:
+    def __init__(
+        self, function: DrawFunction, window_function: DrawFunction, settings: DrawSettings
+    ) -> None:
         self._function = function
+        self._window_function = window_function
         self._settings = settings  # owns the biases
         self._seen: tuple[IdArray, FloatArray] | None = None
         self._saved = np.zeros(len(settings.bias_ids), np.float32)
@@ -127,6 +132,51 @@ class HostDraw:
             return token_id
         if token_id == _BAD_LOGITS:
             return None
-        raise ValueError(
-            "the logits do not fit the ids that are to be moved, or are not contiguous"
+        raise _unfit()
+
+    def draw_for_any_mask(self, logits: FloatArray, position: int, num_seen: int) -> int | None:
+        """The token that is drawn with every mask that allows it.
+
+        None when that depends on the mask, or some logit is no usable number.
+
+        Args:
+            logits: contiguous `[V]`, unchanged afterwards.
+            position: tokens of the answer before it.
+            num_seen: of the seen tokens, so many count; 0 = no penalties.
+
+        Raises:
+            ValueError: as `draw`.
+        """
+        token_id = self._function(self._address, id(logits), position, num_seen, 0, _ANY_MASK)
+        if token_id >= 0:
+            return token_id
+        if token_id in {_BAD_LOGITS, _DEPENDS}:
+            return None
+        raise _unfit()
+
+    def draw_window(self, logits: FloatArray, position: int, drafts: Sequence[int]) -> list[int]:
+        """The tokens from `position` on, without penalties, up to the first that was not drafted.
+
+        Rows of no usable numbers and what comes behind them are left out.
+
+        Args:
+            logits: contiguous `[1 + drafts, V]`, unchanged afterwards.
+            position: tokens of the answer before the first of them.
+            drafts: what each of the next tokens but the last is expected to be.
+
+        Raises:
+            ValueError: as `draw`.
+        """
+        words = array("q", (*drafts, *drafts, 0))  # the drafts, then room for what is drawn
+        address, num_drafts = words.buffer_info()[0], len(drafts)
+        count = self._window_function(
+            *(self._address, id(logits), position, address),
+            *(num_drafts, address + num_drafts * words.itemsize),
         )
+        if count < 0:
+            raise _unfit()
+        return words[num_drafts : num_drafts + count].tolist()
+
+
+def _unfit() -> ValueError:
+    return ValueError("the logits do not fit the ids that are to be moved, or are not contiguous")

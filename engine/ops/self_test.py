@@ -69,6 +69,7 @@ def small_cases() -> list[OpCase]:
         MixCase(GgmlType.Q8_0, 3, 96, 32),
         MixCase(GgmlType.F32, 2, 40, 12, has_inject=False),
         MixCase(GgmlType.BF16, 4, 48, 20),
+        MixCase(GgmlType.Q8_0, 4, 128, 32, is_behind=True),
         MoeCase(GgmlType.Q4_K, GgmlType.Q8_0, MoeSizes(6, 2, 256, 64, 32), num_rows=5),
         DeltaCase(DeltaSizes(2, 4, 24, 4), num_rows=6),
         PleCase(PleSizes(2, 40, 3, 2), num_rows=6),

@@ -7,16 +7,20 @@ takes copies of them to the card and what it wrote back.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.ggml_types import GgmlType
 from engine.device.array import DeviceArray
 from engine.device.base import Device
 from engine.gguf.reader import Tensor
+from engine.kernels.cuda_compile import kernel_files
 from engine.ops.base import FloatArray, IntArray, Limits, Ops
+from engine.ops.best_logits import MOST_CANDIDATES, ROW_WORDS, BestRows
 from engine.ops.check_cases import OpCase, error_of
 from engine.ops.cuda import CudaOps
 from engine.ops.cuda_settings import CudaSettings
@@ -35,6 +39,7 @@ from engine.ops.weights import (
 
 LIMITS = Limits(max_rows=16, max_window=8, num_slots=3, num_pages=64)
 _CACHE_BYTES = 1 << 20
+_VOCABULARY = 9000  # more than one block looks at
 
 
 class CardCalls(Ops):
@@ -133,6 +138,17 @@ class CardCalls(Ops):
         """See `Ops`."""
         self._call("hc_combine", streams, inject, y)
 
+    def hc_combine_mix(
+        self,
+        weights: HyperConnectionWeights,
+        streams: FloatArray,
+        inject: FloatArray,
+        y: FloatArray,
+        x: FloatArray,
+    ) -> None:
+        """See `Ops`."""
+        self._call("hc_combine_mix", weights, streams, inject, y, x)
+
     def delta_mix(
         self,
         weights: DeltaWeights,
@@ -219,27 +235,74 @@ class CardCalls(Ops):
         self._call("ple_commit", weights, pool, slot, half, num_tokens)
 
 
-def card_self_test(device: Device, cases: Sequence[OpCase] | None = None) -> list[OpCheck]:
+def card_self_test(
+    device: Device,
+    cases: Sequence[OpCase] | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> list[OpCheck]:
     """All small cases on a card, which is closed afterwards.
 
     Args:
         device: the card.
         cases: others than the small ones.
+        on_step: told how many of how many steps are done: sources that are compiled and loaded, cases.
 
     Raises:
         EngineError: the card or the CPU's kernels cannot be used at all.
     """
+    cases = small_cases() if cases is None else cases
+    sources = kernel_files()
+    num_steps = len(sources) + len(cases) + 1
+
+    def tell(done: int) -> None:
+        if on_step is not None:
+            on_step(done, num_steps)
+
     reference = ReferenceOps(LIMITS)
     ops = CudaOps(LIMITS, device, CudaSettings(cache_bytes=_CACHE_BYTES, ring_experts=2))
     checks = []
     try:
-        device.load_kernels()
+        at_once = max(1, os.cpu_count() or 1)  # as many as are compiled side by side
+        for start in range(0, len(sources), at_once):
+            tell(start)
+            device.load_kernels(sources[start : start + at_once])
         calls = CardCalls(ops)
-        for case in small_cases() if cases is None else cases:
+        for done, case in enumerate(cases, len(sources)):
+            tell(done)
             right = case.run(reference, [case.num_rows])
             error = error_of(case.run(calls, [case.num_rows]), right)
             bound = bound_of(case)
             checks.append(OpCheck(case.name, ops.isa, error, bound, error <= bound))
+        tell(num_steps - 1)
+        checks.append(_check_choices(ops))
+        tell(num_steps)
     finally:
         ops.close()
     return checks
+
+
+def _check_choices(ops: CudaOps) -> OpCheck:
+    """The largest logits and the best token of each row: exactly those of the row's logits."""
+    random = np.random.default_rng(8)
+    weights = np.round(random.standard_normal((_VOCABULARY, 32)) * 4).astype(np.float32)
+    matrix = ops.matrix(
+        Tensor("logits", GgmlType.F32, weights.shape, weights.view(np.uint8).reshape(-1))
+    )
+    rows = np.round(random.standard_normal((3, 32)) * 4).astype(np.float32)  # many are equal
+    x = cast("FloatArray", ops.upload(rows))
+    best, found, logits = ops.host_arrays(
+        ((3,), np.int32), ((3, ROW_WORDS), np.int32), ((3, _VOCABULARY), np.float32)
+    )
+    ops.choose(matrix, x, best)
+    ops.best_logits(matrix, x, found)
+    ops.synchronize()
+    for row, out in enumerate(logits):
+        ops.fetch_logits(row, out)
+    wrong = 0
+    for row, own in enumerate(logits):
+        order = np.argsort(-own, kind="stable")[:MOST_CANDIDATES]
+        candidates = BestRows(found).row(row)
+        same = np.array_equal(candidates.ids, order)
+        wrong += not (same and np.array_equal(candidates.values, own[order]))
+        wrong += int(best[row]) != int(order[0])
+    return OpCheck(f"largest of {_VOCABULARY} logits", ops.isa, float(wrong), 0.0, wrong == 0)

@@ -61,6 +61,13 @@ class TokenMask:
             self._view[token_id >> 3] >> (token_id & 7) & 1
         )
 
+    def holds(self, token_ids: npt.NDArray[np.int32]) -> BoolArray:
+        """Which of these tokens `[n]`, none of them negative, may be drawn."""
+        places = np.minimum(token_ids >> 3, self.num_bytes - 1)
+        bits = self._bytes[places] >> (token_ids & 7).astype(np.uint8) & 1
+        allowed: BoolArray = (bits != 0) & (token_ids < self.num_tokens)
+        return allowed
+
     def flags(self, size: int) -> BoolArray:
         """The set as `[size]` truth values."""
         flags = np.zeros(size, np.bool_)

@@ -1,19 +1,21 @@
 """Makes the plan of a pass: the ragged batch as small arrays, in buffers allocated once.
 
 There are two sets of buffers, each in one block: one for passes of few rows, which come again and again
-and whose block is small enough to be copied as a whole each time, and one for all others.
+and whose block is small enough to be copied as a whole each time, and one for all others. Text is
+written by the host library where there is one (`plan_writer`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.kernels.library import HostLibrary, loaded_library
 from engine.ops.plan import PassPlan
+from engine.sequence.plan_writer import PlanWriter
 from engine.sequence.rope import RopeAngles, RopePositions
 from engine.sequence.state import SequenceState
 
@@ -29,8 +31,7 @@ def numpy_arrays(*parts: ArrayPart) -> list[npt.NDArray[Any]]:
     return [np.zeros(shape, dtype) for shape, dtype in parts]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlannedRows:
+class PlannedRows(NamedTuple):  # made for each token: a frozen dataclass takes three times as long
     """Rows of one sequence: tokens for the positions from `first` on.
 
     Attributes:
@@ -67,6 +68,7 @@ class _Buffers:
         self.arrays.page_table[...] = -1
         self.pages: list[list[int]] = [[] for _ in range(max_sequences)]  # as in the page table
         self.kept: dict[tuple[int, int], PassPlan] = {}  # by rows and sequences
+        self.writer: PlanWriter | None = None
 
 
 class PlanBuilder:
@@ -80,9 +82,9 @@ class PlanBuilder:
         block_ratio: int,
         angles: RopeAngles,
         new_arrays: NewArrays = numpy_arrays,
+        library: Callable[[], HostLibrary | None] = loaded_library,
     ) -> None:
         self._ratio = block_ratio
-        self._counting = np.arange(max_sequences + 1, dtype=np.int32)
         self._angles = angles
         num_small = min(max_rows, _KEPT_ROWS)
         self._small = _Buffers(num_small, max_sequences, max_pages, angles.num_angles, new_arrays)
@@ -91,14 +93,29 @@ class PlanBuilder:
             self._large = _Buffers(
                 max_rows, max_sequences, max_pages, angles.num_angles, new_arrays
             )
+        loaded = library()
+        if loaded is not None:
+            for buffers in (self._small, self._large):
+                buffers.writer = PlanWriter(loaded, buffers.arrays, angles, block_ratio)
 
     def build(self, entries: Sequence[PlannedRows]) -> PassPlan:
         """The plan, as views that the next call overwrites."""
         num_rows = sum([len(entry.token_ids) for entry in entries])
         buffers = self._small if num_rows <= _KEPT_ROWS else self._large
-        if all(len(e.token_ids) == 1 and e.state.rope.is_text and not e.base for e in entries):
-            return self._build_steps(buffers, entries)
-        a = buffers.arrays
+        for s, entry in enumerate(entries):
+            pages = entry.state.pages.pages
+            if entry.base:
+                pages = pages[entry.base // entry.state.pages.page_tokens :]
+            if buffers.pages[s] != pages:
+                _write_pages(buffers, s, pages)
+        if buffers.writer is not None and _is_text(entries):
+            buffers.writer.write(entries)
+        else:
+            self._write(buffers.arrays, entries)
+        return _views(buffers, num_rows, len(entries))
+
+    def _write(self, a: PassPlan, entries: Sequence[PlannedRows]) -> None:
+        """All but the page table, in Python: rows of images too."""
         row = 0
         for s, entry in enumerate(entries):
             state, count = entry.state, len(entry.token_ids)
@@ -111,32 +128,9 @@ class PlanBuilder:
             a.seq_slot[s] = state.slot
             a.seq_half[s] = state.half
             a.seq_length[s] = first
-            pages = state.pages.pages
-            if entry.base:
-                pages = pages[entry.base // state.pages.page_tokens :]
-            _write_pages(buffers, s, pages)
             self._write_angles(a, state.rope, entry.first, part)
             row += count
-        num_sequences = len(entries)
-        a.seq_start[num_sequences] = row
-        return _views(buffers, row, num_sequences)
-
-    def _build_steps(self, buffers: _Buffers, entries: Sequence[PlannedRows]) -> PassPlan:
-        """One row of text for each sequence: all of them written at once."""
-        a, angles, num = buffers.arrays, self._angles, len(entries)
-        positions = a.positions[:num]
-        positions[...] = a.seq_length[:num] = [entry.first for entry in entries]
-        a.token_ids[:num] = [entry.token_ids[0] for entry in entries]
-        a.row_seq[:num] = self._counting[:num]
-        a.seq_start[: num + 1] = self._counting[: num + 1]
-        a.seq_slot[:num] = [entry.state.slot for entry in entries]
-        a.seq_half[:num] = [entry.state.half for entry in entries]
-        for s, entry in enumerate(entries):
-            _write_pages(buffers, s, entry.state.pages.pages)
-        angles.write_texts(positions, a.rope_cos[:num], a.rope_sin[:num])
-        block_starts = np.maximum(positions - (self._ratio - 1), 0)
-        angles.write_texts(block_starts, a.block_rope_cos[:num], a.block_rope_sin[:num])
-        return _views(buffers, num, num)
+        a.seq_start[len(entries)] = row
 
     def _write_angles(self, a: PassPlan, rope: RopePositions, first: int, part: slice) -> None:
         """Angles of the rows, and of the first token of the block that a row may complete."""
@@ -155,12 +149,18 @@ class PlanBuilder:
         angles.write_text(block_first + unused, block_cos[unused:], block_sin[unused:])
 
 
+def _is_text(entries: Sequence[PlannedRows]) -> bool:
+    for entry in entries:  # a loop, since this is asked for each token  # noqa: SIM110
+        if not entry.state.rope.is_text:
+            return False
+    return True
+
+
 def _write_pages(buffers: _Buffers, s: int, pages: list[int]) -> None:
-    if buffers.pages[s] != pages:
-        table = buffers.arrays.page_table
-        table[s, : len(pages)] = pages
-        table[s, len(pages) :] = -1
-        buffers.pages[s] = pages.copy()
+    table = buffers.arrays.page_table
+    table[s, : len(pages)] = pages
+    table[s, len(pages) :] = -1
+    buffers.pages[s] = pages.copy()
 
 
 def _views(buffers: _Buffers, row: int, num_sequences: int) -> PassPlan:

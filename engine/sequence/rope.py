@@ -118,11 +118,10 @@ class RopeAngles:
         cos_out[...] = self._cos[first:stop]
         sin_out[...] = self._sin[first:stop]
 
-    def write_texts(self, positions: IntArray, cos_out: FloatArray, sin_out: FloatArray) -> None:
-        """The same for text positions `[n]` that need not follow each other."""
-        self._know(int(positions.max()) + 1)
-        self._cos.take(positions, axis=0, out=cos_out, mode="clip")  # "raise" would copy once more
-        self._sin.take(positions, axis=0, out=sin_out, mode="clip")
+    def text_tables(self, stop: int) -> tuple[FloatArray, FloatArray]:
+        """Cosines and sines of text positions up to `stop` at least, `[n, rope_dim / 2]` each."""
+        self._know(stop)
+        return self._cos, self._sin
 
     def _know(self, stop: int) -> None:
         """Have the angles of text positions below `stop`."""

@@ -18,12 +18,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
-import numpy.typing as npt
 
 from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError, ResourceError
@@ -33,14 +29,17 @@ from engine.decode.rules import AnswerRules
 from engine.decode.sampling import Sampler
 from engine.decode.verify import Verified, verify
 from engine.device.base import DeviceError
-from engine.sequence.batch import Batch, PassResult
-from engine.sequence.language_model import LanguageModel, Passes
+from engine.ops.best_logits import FloatArray, RowLogits
+from engine.sequence.batch import PassResult
+from engine.sequence.language_model import LanguageModel
 from engine.sequence.pass_budget import PassBudget
-from engine.sequence.pass_parts import Part, chunk_rows, is_in_vain
+from engine.sequence.pass_parts import Part, chunk_rows
+from engine.sequence.pass_runner import PassRunner
 from engine.sequence.rows_ahead import RowsAhead
 from engine.sequence.running_request import WINDOW_ROWS, RunningRequest
 from engine.sequence.session_visit import Visit
 from engine.sequence.sessions import SessionFigures, Sessions
+from engine.sequence.waiting import WaitingRequests
 from engine.worker.messages import (
     Done,
     PromptProgress,
@@ -53,7 +52,6 @@ from engine.worker.messages import (
 
 logger = logging.getLogger(__name__)
 
-FloatArray = npt.NDArray[np.float32]
 Event = PromptProgress | Tokens | Done
 
 
@@ -121,36 +119,42 @@ class Scheduler:
         self._model = model
         self._limits = limits
         self._emit = emit
-        self._between_layers = between_layers
         self._clock = clock
         self._sessions = sessions
         self._constrain = constrain
-        self._is_ready = is_ready
         self._token_bytes = token_bytes
         self._drafting = drafting
-        self._has_windows_alone = False  # the newest step, so that its time tells what windows cost
         self._new_sampler = new_sampler
         self._rows_ahead = RowsAhead(model.ngram_rows)
-        self._waiting: deque[Start] = deque()
+        self._waiting = WaitingRequests(limits.context, limits.vocab_size, is_ready)
         self._running: list[RunningRequest] = []
-        self._open: frozenset[RunningRequest] = frozenset()  # in the pass that is left open
-        self._lane: Passes | None = None  # for passes meanwhile
+        self._has_cancelled = False  # among them
         self._budget = PassBudget(limits.prompt_slice_s)
-        self._window_at = 0.0  # when sequences that decode got their last tokens
-        self._num_passes = 0
-        self._forced_early: dict[str, deque[int]] = {}
+        self._passes = PassRunner(
+            model,
+            prompt_chunk=limits.prompt_chunk,
+            parallel=limits.parallel,
+            budget=self._budget,
+            rows_ahead=self._rows_ahead,
+            between_layers=between_layers,
+            serve_windows=self._serve_windows,
+            clock=clock,
+        )
 
     @property
     def has_work(self) -> bool:
         """Whether `step` would do something."""
-        if not any(request.is_held for request in self._running):
-            return bool(self._running) or self._next_waiting() is not None
+        is_any_held = False
+        for request in self._running:  # asked before every token
+            is_any_held |= request.is_held
+        if not is_any_held:
+            return bool(self._running) or self._waiting.next() is not None
         if any(
             request.is_cancelled or not (request.is_held or request.shortage)
             for request in self._running
         ):
             return True
-        return len(self._running) < self._limits.parallel and self._next_waiting() is not None
+        return len(self._running) < self._limits.parallel and self._waiting.next() is not None
 
     def status(self, memory_bytes: int) -> StatusReport:
         """What is going on."""
@@ -171,23 +175,20 @@ class Scheduler:
 
     def submit(self, start: Start) -> None:
         """Queue a request; one that can never run ends with an error at once."""
-        sentence = self._objection(start)
+        sentence = self._waiting.objection(start)
         if sentence:
             self._emit(Done(start.request_id, "error", Timings(), sentence))
         else:
-            self._waiting.append(start)
+            self._waiting.add(start)
 
     def cancel(self, request_id: str) -> None:
         """End a request at the next boundary; unknown ones are ignored."""
-        for start in self._waiting:
-            if start.request_id == request_id:
-                self._waiting.remove(start)
-                self._forced_early.pop(request_id, None)
-                self._emit(Done(request_id, "cancelled", Timings()))
-                return
+        if self._waiting.cancel(request_id):
+            self._emit(Done(request_id, "cancelled", Timings()))
+            return
         for request in self._running:
             if request.start.request_id == request_id:
-                request.is_cancelled = True
+                request.is_cancelled = self._has_cancelled = True
 
     def force(self, request_id: str, token_ids: Iterable[int]) -> None:
         """Let these tokens follow the next one of an answer.
@@ -195,38 +196,20 @@ class Scheduler:
         Unknown requests are ignored, and tokens that the model does not have.
         """
         token_ids = tuple(token_ids)
-        if not self._are_known(token_ids):
+        if not self._waiting.are_known(token_ids):
             logger.warning("forced tokens are not in the vocabulary and are left out")
             return
         for request in self._running:
             if request.start.request_id == request_id:
                 request.forced.extend(token_ids)
                 return
-        if any(start.request_id == request_id for start in self._waiting):
-            self._forced_early.setdefault(request_id, deque()).extend(token_ids)
+        self._waiting.force(request_id, token_ids)
 
     def hold(self, request_id: str, *, is_held: bool) -> None:
         """Pause an answer whose tokens nobody takes, or go on; unknown requests are ignored."""
         for request in self._running:
             if request.start.request_id == request_id:
                 request.is_held = is_held
-
-    def _objection(self, start: Start) -> str:
-        limits = self._limits
-        if not start.prompt or start.max_tokens < 1:
-            return "A request needs at least one prompt token and room for one more."
-        forced = (*start.rescue_ids, *start.budget_ids, *(i for i, _ in start.sampling.logit_bias))
-        if not (self._are_known(start.prompt) and self._are_known(forced)):
-            return f"A token id is not in the model's vocabulary of {limits.vocab_size} tokens."
-        if len(start.prompt) >= limits.context:
-            return (
-                f"The prompt has {len(start.prompt)} tokens, but the context is {limits.context}; "
-                "shorten it, or start with a larger context."
-            )
-        return ""
-
-    def _are_known(self, token_ids: Sequence[int]) -> bool:
-        return not token_ids or (min(token_ids) >= 0 and max(token_ids) < self._limits.vocab_size)
 
     # -- one step --------------------------------------------------------------------------------
 
@@ -237,10 +220,9 @@ class Scheduler:
         parts = self._choose_parts()
         if parts:
             began_at = self._clock()
-            self._has_windows_alone = False
             self._run(parts)
             self._end_cancelled()
-            if self._drafting is not None and self._has_windows_alone:
+            if self._drafting is not None and self._passes.has_windows_alone:
                 num_rows = sum([part.num_computed for part in parts])
                 self._drafting.note_step(num_rows, self._clock() - began_at)
         elif self._running and not any(request.is_held for request in self._running):
@@ -249,17 +231,15 @@ class Scheduler:
 
     def close(self) -> None:
         """Cancel everything and give the sequences back."""
-        for start in list(self._waiting):
-            self.cancel(start.request_id)
-        for request in self._running:
-            request.is_cancelled = True
+        for request_id in (*self._waiting.ids(), *(r.start.request_id for r in self._running)):
+            self.cancel(request_id)
         self._end_cancelled()
 
     def _admit(self) -> None:
-        if any(request.shortage for request in self._running):
+        if not self._waiting or any(request.shortage for request in self._running):
             return  # pages go to those who have begun
         while len(self._running) < self._limits.parallel:
-            start = self._next_waiting()
+            start = self._waiting.next()
             if start is None:
                 return
             try:
@@ -267,11 +247,10 @@ class Scheduler:
             except ResourceError as error:
                 if self._running:
                     return  # one of them will give its sequence back
-                self._waiting.remove(start)
+                self._waiting.take(start)
                 self._emit(Done(start.request_id, "error", Timings(), error.message))
                 continue
-            self._waiting.remove(start)
-            forced = self._forced_early.pop(start.request_id, deque())
+            forced = self._waiting.take(start)
             try:
                 constraint = self._constraint(start)
             except EngineError as error:
@@ -304,10 +283,6 @@ class Scheduler:
             self._drafting.resumed(request)
         return has_moved
 
-    def _next_waiting(self) -> Start | None:
-        """The request that has waited longest of those that can begin."""
-        return next((start for start in self._waiting if self._is_ready(start)), None)
-
     def _constraint(self, start: Start) -> AnswerConstraint | None:
         if start.constraint is None or self._constrain is None:
             return None
@@ -326,19 +301,15 @@ class Scheduler:
         prompts = self._prompts(room)
         num_rows = sum(part.num_computed for part in (*windows, *prompts))
         if windows and prompts and not self._budget.is_short(num_rows):
-            return windows if self._is_window_due() else prompts
+            return windows if self._passes.is_window_due() else prompts
         return [*windows, *prompts]
-
-    def _is_window_due(self, layer_s: float = 0.0) -> bool:
-        """Whether now is nearer to the end of the slice than after another layer of that time."""
-        return self._clock() - self._window_at + layer_s / 2 >= self._budget.slice_s
 
     def _windows(self) -> list[Part]:
         """Short steps of all that are not in the open pass."""
         room = min(self._limits.prompt_chunk, WINDOW_ROWS)  # besides one row for each
         parts: list[Part] = []
         for request in self._running:
-            if request.shortage or request.is_held or request in self._open:
+            if request.shortage or request.is_held or request in self._passes.open:
                 continue
             if not request.is_window:
                 continue
@@ -378,7 +349,7 @@ class Scheduler:
 
     def _run(self, parts: Sequence[Part]) -> None:
         try:
-            result = self._compute(parts)
+            result = self._passes.compute(parts)
         except DeviceError:
             raise  # the card is lost for this process; another one may get on, with or without it
         except EngineError as error:
@@ -403,7 +374,7 @@ class Scheduler:
         row = 0  # of the logits, which those parts have that have all their rows
         for part in parts:
             stop = row + (1 + len(part.drafts) if part.is_last else 0)
-            chosen.append(self._choose(part, result.logits[row:stop]))
+            chosen.append(self._choose(part, result.rows(row, stop)))
             row = stop
         self._tell_drafting(parts, firsts, chosen, result)
         for part, outcome in zip(parts, chosen, strict=True):
@@ -411,12 +382,14 @@ class Scheduler:
             if not part.request.is_cancelled and outcome is not None:
                 self._send(part.request, outcome)
 
-    def _choose(self, part: Part, logits: FloatArray) -> Verified | EngineError | None:
+    def _choose(
+        self, part: Part, logits: FloatArray | Sequence[RowLogits]
+    ) -> Verified | EngineError | None:
         """Choose what follows a part, and commit what is part of the answer by now.
 
         Args:
             part: what was computed.
-            logits: `[n, V]`, of its newest rows.
+            logits: of its newest rows.
         """
         request = part.request
         if request.is_cancelled or not part.is_last:
@@ -429,7 +402,8 @@ class Scheduler:
             request.disk.append(self._disk_reads())
             self._report_prompt(request, part.num_rows)
         try:
-            verified = verify(request, logits, part.drafts)
+            drawn = request.draw_window(logits, part.drafts) if part.drafts else ()
+            verified = verify(request, logits, part.drafts, drawn)
         except EngineError as error:
             request.state.commit(part.num_rows)
             return error
@@ -477,78 +451,15 @@ class Scheduler:
             if drafts:
                 self._rows_ahead.window(rows.request, drafts)
 
-    def _compute(self, parts: Sequence[Part]) -> PassResult | None:
-        """The result, or None when the pass was left because of a cancelled request."""
-        batch = Batch(part.entry() for part in parts)
-        self._has_windows_alone = False
-        if self._open:
-            return self._compute_meanwhile(batch, parts)
-        self._num_passes += 1
-        for part in parts:
-            part.request.served = self._num_passes
-        self._open = frozenset(part.request for part in parts)
-        try:
-            return self._compute_openly(batch, parts)
-        finally:
-            self._open = frozenset()
-
-    def _compute_openly(self, batch: Batch, parts: Sequence[Part]) -> PassResult | None:
-        """A pass that is left for others between its layers."""
-        layers = self._model.layers(batch)
-        pass_s = longest_s = 0.0
-        num_windows = sum(part.request.is_window for part in parts)
-        has_windows, is_windows_alone = num_windows > 0, num_windows == len(parts)
-        while True:
-            began_at = self._clock()
-            try:
-                next(layers)
-            except StopIteration as end:
-                result: PassResult = end.value
-                break
-            if not longest_s:  # the pass has asked for its own rows
-                self._rows_ahead.prompts(parts, self._limits.prompt_chunk)
-            layer_s = self._clock() - began_at
-            pass_s, longest_s = pass_s + layer_s, max(longest_s, layer_s)
-            self._between_layers()
-            if not is_in_vain(parts):
-                self._serve_windows(layer_s)
-            if is_in_vain(parts):
-                layers.close()
-                return None
-        now = self._clock()
-        self._budget.note(batch.num_rows, pass_s + now - began_at, longest_s)
-        if has_windows:
-            self._window_at = now
-        self._has_windows_alone = is_windows_alone
-        return result
-
-    def _compute_meanwhile(self, batch: Batch, parts: Sequence[Part]) -> PassResult | None:
-        """A short pass while another one is open."""
-        if self._lane is None:
-            self._lane = self._model.new_lane(self._limits.parallel + WINDOW_ROWS)
-        layers = self._lane.layers(batch)
-        while True:
-            try:
-                next(layers)
-            except StopIteration as end:
-                result: PassResult = end.value
-                return result
-            self._between_layers()
-            if is_in_vain(parts):
-                layers.close()
-                return None
-
-    def _serve_windows(self, layer_s: float) -> None:
-        """Compute the short steps of others, when they have waited long enough."""
-        if not self._is_window_due(layer_s):
-            return
+    def _serve_windows(self) -> bool:
+        """Compute the short steps of others while a pass is open; whether there were any."""
         self._end_cancelled()
         self._admit()
         parts = self._windows()
         if parts:
             self._run(parts)
             self._end_cancelled()
-            self._window_at = self._clock()
+        return bool(parts)
 
     def _set_back(self, request: RunningRequest, error: EngineError) -> None:
         if isinstance(error, ResourceError) and len(self._running) > 1:
@@ -560,9 +471,12 @@ class Scheduler:
     # -- ends ------------------------------------------------------------------------------------
 
     def _end_cancelled(self) -> None:
+        if not self._has_cancelled:
+            return
         for request in [request for request in self._running if request.is_cancelled]:
-            if request not in self._open:  # else when that pass has been left
+            if request not in self._passes.open:  # else when that pass has been left
                 self._end(request, "cancelled")
+        self._has_cancelled = any(request.is_cancelled for request in self._running)
 
     def _end(self, request: RunningRequest, reason: str, message: str = "") -> None:
         self._running.remove(request)

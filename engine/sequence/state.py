@@ -187,16 +187,20 @@ class SequenceState:
             ResourceError: no pages are left.
         """
         self._require_alive()
-        self.abandon_pass()
-        stop = self.length + len(token_ids)
-        if stop > self._store.context:
+        if self._pass is not None:
+            self.abandon_pass()
+        store, first = self._store, self.length
+        stop = first + len(token_ids)
+        if stop > store.context:
             raise InputError(
                 f"The conversation would have {stop} tokens, but the context is "
-                f"{self._store.context}; shorten it, or start with a larger context.",
+                f"{store.context}; shorten it, or start with a larger context.",
                 code="context_exceeded",
-                params={"tokens": stop, "context": self._store.context},
+                params={"tokens": stop, "context": store.context},
             )
-        self._store.copy_pages(self.pages.make_writable(self.length, stop))
+        copies = self.pages.make_writable(first, stop)
+        if copies:
+            store.copy_pages(copies)
         self.rope.extend(len(token_ids), rope_positions)
         self._pass = OpenPass(token_ids)
         return self._pass
@@ -234,24 +238,26 @@ class SequenceState:
             num_tokens: all rows of that pass, or fewer if it had at most `max_window` rows; 0
                 leaves the state as it was.
         """
-        if self._pass is None or self._pass.streams is None:
+        done = self._pass
+        if done is None or done.streams is None:
             raise RuntimeError("there is no finished pass to commit")
-        token_ids, streams = self._pass.token_ids, self._pass.streams
+        token_ids, streams = done.token_ids, done.streams
         num_rows = len(token_ids)
         if not 0 <= num_tokens <= num_rows:
             raise ValueError(f"cannot commit {num_tokens} of {num_rows} tokens")
+        store = self._store
         if 0 < num_tokens < num_rows:
-            if num_rows > self._store.max_window:
+            if num_rows > store.max_window:
                 raise ValueError(f"a pass of {num_rows} tokens can be committed only as a whole")
-            store = self._store
             store.ops.commit_states(store.delta, store.ple, self.slot, self.half, num_tokens)
         if num_tokens:
             self.half = 1 - self.half
             self.length += num_tokens
             self.last_streams = streams[num_tokens - 1 if len(streams) == num_rows else -1]
-            keep = self._store.num_tail_tokens
-            newest = map(int, token_ids[max(0, num_tokens - keep) : num_tokens])
-            self.token_tail = (*self.token_tail, *newest)[-keep:] if keep else ()
+            keep = store.num_tail_tokens
+            if keep:
+                newest = map(int, token_ids[max(0, num_tokens - keep) : num_tokens])
+                self.token_tail = (*self.token_tail, *newest)[-keep:]
         self._pass = None
         if num_tokens < num_rows:
             self._trim()

@@ -31,7 +31,7 @@ async def before_load(config: RunConfig) -> None:
     if config.before_load:
         await _run(config.before_load, config.before_load_timeout_s)
     if config.min_free_vram_mib:
-        await _check_free(config.min_free_vram_mib)
+        await _check_free(config)
 
 
 async def _run(command: tuple[str, ...], timeout_s: float) -> None:
@@ -71,8 +71,9 @@ def _failed(name: str, what: str) -> ConfigError:
     )
 
 
-async def _check_free(wanted_mib: int) -> None:
-    free = await asyncio.to_thread(free_vram_bytes)
+async def _check_free(config: RunConfig) -> None:
+    wanted_mib = config.min_free_vram_mib
+    free = await asyncio.to_thread(free_vram_bytes, config.gpus)
     if free is None:
         logger.warning("min_free_vram_mib is not checked: no graphics card tells its free memory")
     elif free < wanted_mib * MIB:

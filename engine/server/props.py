@@ -62,6 +62,7 @@ def describe(front: Front) -> JsonObject:
         "modalities": {"vision": False, "audio": False},
         "reasoning": {"levels": [level.value for level in Effort], "default": effort.value},
         "capabilities": list(CAPABILITIES),
+        "card_notice": (ready.card_notice or None) if ready is not None else None,
         "build_info": f"stratum {__version__}" + (f" ({ready.ops})" if ready is not None else ""),
         "is_sleeping": front.worker.state is WorkerState.UNLOADED,
     }

@@ -47,6 +47,7 @@ def describe(front: Front) -> JsonObject:
         "instance": front.instance,
         "model": front.model.name,
         "ops": ready.ops if ready is not None else None,
+        "card_notice": (ready.card_notice or None) if ready is not None else None,
         "loaded": front.worker.state is WorkerState.READY,
         "restarts": front.worker.restarts,
         "queued": front.queue.queued,

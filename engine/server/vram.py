@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
+
+from engine.core.config_gpus import AUTO_GPUS
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +29,17 @@ class _Nvml(Protocol):
     def nvmlShutdown(self) -> None: ...  # noqa: N802
     def nvmlDeviceGetCount(self) -> int: ...  # noqa: N802
     def nvmlDeviceGetHandleByIndex(self, index: int) -> object: ...  # noqa: N802
+    def nvmlDeviceGetUUID(self, handle: object) -> str | bytes: ...  # noqa: N802
     def nvmlDeviceGetMemoryInfo(self, handle: object) -> _Memory: ...  # noqa: N802
 
 
-def free_vram_bytes() -> int | None:
-    """Free memory of all cards together; None when it cannot be told."""
-    memories = list(_memories())
+def free_vram_bytes(gpus: Sequence[str] = AUTO_GPUS) -> int | None:
+    """Free memory of cards together; None when it cannot be told.
+
+    Args:
+        gpus: which cards, as in the setting.
+    """
+    memories = list(_memories(gpus))
     return sum(memory.free for memory in memories) if memories else None
 
 
@@ -41,7 +48,12 @@ def used_vram_bytes() -> int:
     return sum(memory.used for memory in _memories())
 
 
-def _memories() -> Iterator[_Memory]:
+def _uuid(nvml: _Nvml, handle: object) -> str:
+    uuid = nvml.nvmlDeviceGetUUID(handle)
+    return uuid.decode(errors="replace") if isinstance(uuid, bytes) else uuid
+
+
+def _memories(gpus: Sequence[str] = AUTO_GPUS) -> Iterator[_Memory]:
     try:
         nvml = cast("_Nvml", importlib.import_module("pynvml"))
     except ImportError:
@@ -53,7 +65,9 @@ def _memories() -> Iterator[_Memory]:
         return
     try:
         for index in range(nvml.nvmlDeviceGetCount()):
-            yield nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(index))
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            if gpus == AUTO_GPUS or str(index) in gpus or _uuid(nvml, handle) in gpus:
+                yield nvml.nvmlDeviceGetMemoryInfo(handle)
     except Exception as error:  # noqa: BLE001 - see above
         logger.debug("a graphics card does not tell its memory: %s", error)
     finally:

@@ -99,6 +99,7 @@ class AnswerStream:
             structure, tools, starts_in_thinking=starts_in_thinking, new_call_id=new_call_id
         )
         self._stops = StopMatcher(stops)
+        self._has_stops = any(stops)
         self._stopped: str | None = None
         self._has_turn_end = False
         self._reasoning: list[str] = []
@@ -145,6 +146,7 @@ class AnswerStream:
         """The events of the next tokens; tokens after a stop string or turn end are ignored."""
         events: list[Event] = []
         num_tokens = 0
+        run: list[int] = []  # tokens whose text is read at once
         for token_id in token_ids:
             if self._has_turn_end or self._stopped is not None:
                 break
@@ -154,7 +156,12 @@ class AnswerStream:
             num_tokens += 1
             if self._parser.phase is Phase.THINKING and token_id != self._think_close:
                 self.num_reasoning_tokens += 1
+            if not self._has_stops and token_id not in self._tags:
+                run.append(token_id)
+                continue
+            self._push_run(run, events)
             self._deliver(self._push_one(token_id), events)
+        self._push_run(run, events)
         return self._update(events, num_tokens)
 
     def finish(self, reason: FinishReason) -> AnswerUpdate:
@@ -171,6 +178,17 @@ class AnswerStream:
             if held:
                 events.append(ContentDelta(held))
         return self._update(events, 0)
+
+    def _push_run(self, run: list[int], events: list[Event]) -> None:
+        """Read tokens that are no tags; the phase does not change between them. Empties the run.
+
+        Where a stop string might end the answer, it would not be known after which token.
+        """
+        if run:
+            text = self._detokenizer.push_all(run)
+            run.clear()
+            if text:
+                self._deliver(self._parser.push(_TEXT_ONLY, text), events)
 
     def _push_one(self, token_id: int) -> list[Event]:
         # a tag ends an unfinished character before it (T15); its own text the parser knows

@@ -12,6 +12,7 @@ same at token 10 and at token 100,000.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterable
 
 from engine.text.tokenizer import Tokenizer
 
@@ -33,6 +34,20 @@ class StreamingDetokenizer:
         if not self._show_control and self._tokenizer.is_control(token_id):
             return ""
         return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+
+    def push_all(self, token_ids: Iterable[int]) -> str:
+        """The text that these tokens complete together.
+
+        Raises:
+            InputError: the vocabulary has no such id.
+        """
+        tokenizer, is_shown = self._tokenizer, self._show_control
+        pieces = [
+            tokenizer.token_bytes(token_id)
+            for token_id in token_ids
+            if is_shown or not tokenizer.is_control(token_id)
+        ]
+        return self._decoder.decode(b"".join(pieces))
 
     def flush(self) -> str:
         """What is left when the answer ends: U+FFFD for an unfinished character, else nothing."""

@@ -7,31 +7,27 @@ import logging
 import numpy as np
 import numpy.typing as npt
 
-from engine.core.config import ExpertMode, OpsName, RunConfig
+from engine.core.config import ExpertMode, RunConfig
 from engine.core.errors import EngineError
 from engine.core.gguf_header import ModelHeader
-from engine.core.gpu import probe_gpus
+from engine.core.gpu import Gpu, probe_gpus
 from engine.core.machine import probe_machine
 from engine.core.model_config import ModelConfig
 from engine.core.model_numbers import numbers_of_header
-from engine.core.placement import Placement
+from engine.core.model_sizes import model_config_of
 from engine.core.placement_hybrid import (
     COMFORT_BYTES,
-    GPU_ENGINE,
     VRAM_RESERVE_DISPLAY_BYTES,
-    near_tokens,
+    rates_of,
     reserve_bytes,
 )
 from engine.core.settings import load_settings
+from engine.core.small_prompts import rows_for_cpu
+from engine.core.timeline import REFERENCE_RATES
 from engine.memory.expert_counts import FOLDER, model_key, open_counts
 from engine.ops.cuda_settings import CudaSettings
 
 logger = logging.getLogger(__name__)
-
-
-def may_use_card(config: RunConfig) -> bool:
-    """Whether operations by this config may turn out to be those on a card."""
-    return config.ops is OpsName.CUDA or (config.ops is OpsName.AUTO and GPU_ENGINE)
 
 
 def card_settings(config: RunConfig, header: ModelHeader) -> CudaSettings:
@@ -41,9 +37,22 @@ def card_settings(config: RunConfig, header: ModelHeader) -> CudaSettings:
         cache_bytes=None if wanted is None else wanted << 20,
         reserve_bytes=_reserve(config),
         pcie_frac=config.pcie_frac,
+        host_rows=_host_rows(config, header),
         pins_experts=config.expert_mode is ExpertMode.RESIDENT,
         pinned_copy_bytes=_room_for_copies(config, header),
         counts=_known_counts(config, header),
+    )
+
+
+def _host_rows(config: RunConfig, header: ModelHeader) -> int:
+    """Rows up to which the CPU computes what a card lacks, beside the fastest link of the cards."""
+    model, numbers = model_config_of(header), numbers_of_header(header, config)
+    buses = [rates_of(gpu).bus for gpu in probe_gpus().cards]
+    return rows_for_cpu(
+        *(model.num_experts, model.num_experts_used, numbers.expert_slot_bytes),
+        expert_values=3 * model.hidden_size * model.expert_width,
+        cores=config.threads or probe_machine().physical_cores,
+        bus_bytes_per_s=max(buses, default=REFERENCE_RATES.bus),
     )
 
 
@@ -55,36 +64,17 @@ def _room_for_copies(config: RunConfig, header: ModelHeader) -> int:
     return max(0, probe_machine().ram_available_bytes - COMFORT_BYTES - experts)
 
 
-def near_pages(
-    config: RunConfig, header: ModelHeader, placement: Placement, free_bytes: int
-) -> int:
-    """How many of the key/value pages stay on the card; it reads the others over the bus.
-
-    Args:
-        config: says so, or leaves it open.
-        header: of the model.
-        placement: how many pages there are.
-        free_bytes: of the card, before anything of the model is on it.
-    """
-    tokens = placement.kv_pages * placement.page_tokens
-    room = free_bytes - _reserve(config)
-    numbers = numbers_of_header(header, config)
-    near = near_tokens(numbers, room, placement.context, tokens, placement.max_sequences)
-    pages = min(placement.kv_pages, -(-near // placement.page_tokens))
-    if pages < placement.kv_pages:
-        logger.info(
-            "keys and values of %d of %d tokens stay in graphics memory; the others lie in RAM",
-            pages * placement.page_tokens,
-            tokens,
-        )
-    return pages
+def reserve_of(config: RunConfig, gpu: Gpu) -> int:
+    """Memory of a card that is left to other programs."""
+    reserve = config.vram_reserve_mib
+    return reserve_bytes(gpu) if reserve is None else reserve << 20
 
 
 def _reserve(config: RunConfig) -> int:
     """Card memory for others; the larger amount where nobody says that no screen hangs on it."""
+    reserves = [reserve_of(config, card) for card in probe_gpus().cards]
     if config.vram_reserve_mib is not None:
         return config.vram_reserve_mib << 20
-    reserves = [reserve_bytes(card) for card in probe_gpus().cards]
     return max(reserves, default=VRAM_RESERVE_DISPLAY_BYTES)
 
 

@@ -39,7 +39,7 @@ def make_drafting(model: Model, header: ModelHeader, config: RunConfig) -> Draft
     if model.mtp is not None and settings.use_head:
         head = HeadDrafter(
             model.mtp,
-            max_rows=model.limits.max_rows,
+            max_rows=model.limits.of_head().max_rows,
             page_tokens=model.store.pages.page_tokens,
         )
     policy = DraftPolicy(PassCosts(model_bytes(model, header)))

@@ -25,9 +25,9 @@ from engine.core.draft_head_file import head_tensors
 from engine.core.errors import EngineError, ModelFileError
 from engine.core.expert_plan import ExpertPlan
 from engine.core.gguf_header import ModelHeader
-from engine.core.placement import is_read_by_rows, read_every_token
 from engine.core.process_memory import major_faults
 from engine.core.settings import load_settings
+from engine.core.weight_groups import is_read_by_rows, read_every_token
 from engine.gguf.file_pages import Range, may_look_into_cache, system_pages
 from engine.gguf.keep import KeepResult, can_lock, keep_ranges, supports_private
 from engine.gguf.reader import GgufFile

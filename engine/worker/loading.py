@@ -6,7 +6,6 @@ The worker, `run` and `bench` load through here, so they agree on every size.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import logging
 import time
@@ -14,41 +13,33 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine import __version__
-from engine.core.config import OpsName, RunConfig
+from engine.core.config import RunConfig
 from engine.core.disk_reads import DiskReads
 from engine.core.draft_head_file import head_tensors, read_draft_head
-from engine.core.errors import EngineError, ModelFileError
+from engine.core.errors import EngineError
 from engine.core.gguf_header import ModelHeader, read_model_header
 from engine.core.machine import Machine, probe_machine
-from engine.core.placement import (
-    MAX_WINDOW,
-    Placement,
-    Verdict,
-    expert_tensors,
-    is_read_by_rows,
-    place_on_cpu,
-    read_every_token,
-    require_private_memory,
-)
+from engine.core.model_sizes import MAX_WINDOW
+from engine.core.placement import Placement, Verdict, place_on_cpu
+from engine.core.prompt_chunk import rows_on_cpu
 from engine.core.settings import load_settings
-from engine.core.sizes import size_in_words
+from engine.core.weight_groups import expert_tensors, is_read_by_rows, read_every_token
 from engine.decode.draft.drafting import Drafting
 from engine.decode.sampling import Sampler
-from engine.device.base import DeviceError, DeviceMemoryError
 from engine.gguf.memory_lock import lock_tensors
 from engine.gguf.read_ahead import read_ahead
-from engine.gguf.reader import GgufFile, Tensor
+from engine.gguf.reader import GgufFile
 from engine.memory.give_back import GiveBack
 from engine.memory.ngram_table import NgramTable
 from engine.memory.ngram_table_modes import drive_kind, measure_table_drive, open_ngram_table
 from engine.model.limits import ModelLimits
 from engine.model.trunk import Model
 from engine.ops.base import Ops
-from engine.ops.select import make_ops
 from engine.sequence.scheduler import SchedulerLimits
 from engine.sequence.sessions import Sessions
-from engine.worker.card import card_settings, may_use_card, near_pages
-from engine.worker.draft_head import draft_ids, open_draft_head
+from engine.worker.card_loading import ModelSource, load_where_it_works
+from engine.worker.card_sizes import PlacingInput
+from engine.worker.draft_head import open_draft_head
 from engine.worker.drafters import make_drafting
 from engine.worker.expert_tier import (
     ExpertTier,
@@ -81,6 +72,7 @@ class LoadedModel:
         drafting: guesses tokens; None when that is not wanted.
         experts: keeps experts in memory, asks the disk for others, counts.
         caches: what can be given back when memory runs low.
+        card_notice: why a graphics card of this PC is not used, in sentences; empty where there is none.
     """
 
     model: Model
@@ -94,6 +86,7 @@ class LoadedModel:
     drafting: Drafting | None = None
     experts: ExpertTier | None = None
     caches: GiveBack = field(default_factory=GiveBack)
+    card_notice: str = ""
 
     def save(self) -> None:
         """Write what is to be kept over a restart: conversations, counts of drafts and experts."""
@@ -133,8 +126,10 @@ class LoadedModel:
 
     @property
     def ops_label(self) -> str:
-        """Implementation and instruction set, such as `host avx512`."""
-        return f"{self.ops.name} {self.isa}".strip()
+        """Implementation and instruction set, such as `host avx512` or `cuda sm_89 on 2 cards`."""
+        cards = len(self.ops.stages(self.model.config.num_layers))
+        words = f"{self.ops.name} {self.isa}".strip()
+        return words if cards == 1 else f"{words} on {cards} cards"
 
     def close(self) -> None:
         """Give memory and threads back; idempotent. Nothing may compute any more."""
@@ -176,8 +171,6 @@ def load_model(
     drive = measure_table_drive(header, config)
     head_header = read_draft_head(config, header)
     placement = place_on_cpu(machine, header, config, drive_kind(drive), head_header)
-    require_private_memory(placement, machine)
-    _log_plan(placement)
     limits = _sizes(config, placement, machine)
 
     def on_step(done: int, total: int) -> None:
@@ -193,9 +186,12 @@ def load_model(
         table = open_ngram_table(header, placement.ngram, config, drive, progress)
         if isinstance(table, NgramTable):
             undo.callback(table.close)
-        ops, model = _load_where_it_works(
-            config, header, file, head_file, placement, limits, on_step, table
+        placing = PlacingInput(machine, drive_kind(drive), head_header)
+        source = ModelSource(
+            *(config, header, file, head_file, placing, placement, limits, table, on_step)
         )
+        placed = load_where_it_works(source, progress)
+        ops, model, placement = placed.ops, placed.model, placed.placement
         undo.callback(ops.close)
         used_head = None if model.mtp is None else head_file
         _read_ahead(header, placement, None if used_head is None else head_header, progress)
@@ -214,7 +210,7 @@ def load_model(
         limits=SchedulerLimits(
             context=placement.context,
             vocab_size=model.config.vocab_size,
-            prompt_chunk=config.prompt_chunk,
+            prompt_chunk=placement.prompt_rows,
             parallel=placement.max_sequences,
             prompt_slice_s=config.prompt_slice_ms / 1000,
         ),
@@ -222,6 +218,7 @@ def load_model(
         _files=(file,) if head_file is None else (file, head_file),
         drafting=make_drafting(model, header, config),
         experts=experts,
+        card_notice=placed.card_notice,
     )
     if placement.session_bytes:
         loaded.sessions = Sessions(
@@ -235,77 +232,6 @@ def load_model(
     return loaded
 
 
-def _load_where_it_works(
-    config: RunConfig,
-    header: ModelHeader,
-    file: GgufFile,
-    head_file: GgufFile | None,
-    placement: Placement,
-    limits: ModelLimits,
-    on_step: Callable[[int, int], None],
-    table: NgramTable | Tensor | None,
-) -> tuple[Ops, Model]:
-    """Operations by the config, and the model; on the CPU where a card was not asked for by name.
-
-    Raises:
-        EngineError: it works nowhere.
-    """
-    settings = card_settings(config, header) if may_use_card(config) else None
-    ops = make_ops(config.ops.value, limits.for_ops(), settings)
-    try:
-        sizes, free_bytes = limits, ops.free_card_bytes()
-        if free_bytes is not None:
-            near = near_pages(config, header, placement, free_bytes)
-            sizes = dataclasses.replace(limits, kv_near_pages=near)
-        return ops, _load_weights(config, header, file, head_file, ops, sizes, on_step, table)
-    except (DeviceError, DeviceMemoryError) as error:
-        ops.close()
-        if config.ops is not OpsName.AUTO:
-            raise
-        logger.warning("The graphics card is not used: %s", error)
-    except BaseException:
-        ops.close()
-        raise
-    ops = make_ops(OpsName.HOST.value, limits.for_ops())
-    try:
-        return ops, _load_weights(config, header, file, head_file, ops, limits, on_step, table)
-    except BaseException:
-        ops.close()
-        raise
-
-
-def _load_weights(
-    config: RunConfig,
-    header: ModelHeader,
-    file: GgufFile,
-    head_file: GgufFile | None,
-    ops: Ops,
-    limits: ModelLimits,
-    on_step: Callable[[int, int], None],
-    table: NgramTable | Tensor | None,
-) -> Model:
-    """The model, with the draft head of a file of its own if that one fits."""
-    ids = draft_ids(config, header)
-    try:
-        return Model.load(
-            file,
-            ops,
-            limits,
-            on_step,
-            head_file,
-            requant=config.requant,
-            draft_ids=ids,
-            table=table,
-        )
-    except ModelFileError as error:
-        if head_file is None:
-            raise
-        logger.warning("the draft head of %s is not used: %s", head_file.paths[0].name, error)
-    return Model.load(
-        file, ops, limits, on_step, requant=config.requant, draft_ids=ids, table=table
-    )
-
-
 def _sizes(config: RunConfig, placement: Placement, machine: Machine) -> ModelLimits:
     """What the model's buffers are allocated for."""
     if config.threads > machine.logical_cores:
@@ -316,7 +242,7 @@ def _sizes(config: RunConfig, placement: Placement, machine: Machine) -> ModelLi
             machine.logical_cores,
         )
     return ModelLimits(
-        max_rows=config.prompt_chunk + placement.max_sequences,
+        max_rows=rows_on_cpu(config) + placement.max_sequences,
         max_window=MAX_WINDOW,
         max_sequences=placement.max_sequences,
         context=placement.context,
@@ -341,20 +267,6 @@ def _open_session_file(loaded: LoadedModel, config: RunConfig) -> None:
         return
     loaded.session_file = SessionFile(data_dir, key, config.save_sessions_mib << 20)
     loaded.session_file.read(loaded.sessions, loaded.model.store)
-
-
-def _log_plan(placement: Placement) -> None:
-    """Say what will live where before anything is loaded."""
-    for part in placement.parts:
-        logger.info(
-            "plan: %s, %s: %s (%s)",
-            part.name,
-            part.tier.value,
-            size_in_words(part.num_bytes),
-            part.reason,
-        )
-    level = logging.INFO if placement.verdict is Verdict.FITS else logging.WARNING
-    logger.log(level, "%s", placement.reasons[0])
 
 
 def _phase(progress: ByteProgress | None, name: str) -> Callable[[int, int], None]:

@@ -209,6 +209,7 @@ class Ready:
     context: int
     ops: str  # implementation and instruction set, such as `host avx512`
     fingerprint: str  # changes with anything that can change results
+    card_notice: str = ""  # why a graphics card that is there is not used, in sentences
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 # The front takes a long silence for a fault; a pass over a model that is still on the disk can take
 # minutes.
 SIGN_OF_LIFE_S = 10.0
+CARD_LOOK_S = 1.0  # without requests: at what other programs leave of a card's memory
 SAVING_PATIENCE_S = 120.0  # for writing warm conversations and counts at the end
 
 
@@ -97,11 +98,12 @@ class Worker:
         while not self._is_quitting:
             scheduler = self._scheduler
             if scheduler is None or not scheduler.has_work:
-                self._obey(self._channel.commands.get())
+                self._obey_next()
             else:
                 self._beat()
                 self._obey_all()
                 if not self._is_quitting:
+                    self._balance_card()
                     scheduler.step()
                     self._outbox.flush(more_comes=scheduler.has_work)
 
@@ -114,14 +116,26 @@ class Worker:
         if self._loaded is not None:
             self._loaded.close()
 
+    def _obey_next(self) -> None:
+        """Wait for a command; meanwhile a card's memory follows what other programs take of it."""
+        is_watched = self._stalls is not None
+        try:
+            command = self._channel.commands.get(timeout=CARD_LOOK_S if is_watched else None)
+        except queue.Empty:
+            self._beat()
+            self._balance_card()
+        else:
+            self._obey(command)
+
+    def _balance_card(self) -> None:
+        if self._loaded is not None:
+            self._loaded.ops.balance_memory()
+
     def _obey_all(self) -> None:
         """Handle what has arrived; called between layers too."""
-        while True:
-            try:
-                command = self._channel.commands.get_nowait()
-            except queue.Empty:
-                return
-            self._obey(command)
+        commands = self._channel.commands
+        while not commands.empty():  # only this thread takes any
+            self._obey(commands.get_nowait())
 
     def _beat(self) -> None:
         if self._stalls is not None:
@@ -231,7 +245,10 @@ class Worker:
         if self._loaded.ops.name == "cuda":
             self._stalls = StallWatch(self._stalled)
             self._stalls.start()
-        ready = Ready(self._loaded.limits.context, self._loaded.ops_label, self._loaded.fingerprint)
+        loaded = self._loaded
+        ready = Ready(
+            loaded.limits.context, loaded.ops_label, loaded.fingerprint, loaded.card_notice
+        )
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)
         self._send(ready)
 

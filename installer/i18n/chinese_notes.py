@@ -69,6 +69,7 @@ TEXTS: Final[dict[str, str]] = {
     "error.stalled": "{host} 已有一段时间没有发送数据。恢复后下载会继续。",
     "error.tls_intercepted": "与 {host} 的连接不安全：中间有程序（杀毒软件或公司网络）用这台电脑不信任的证书应答。请在那里放行，或安装该证书。",
     "error.token_refused": "{host} 不接受用于 {repository} 的访问令牌。请检查后重新输入。",
+    "error.card_check_failed": "显卡检查未能进行（{reason}）。Stratum 启动时会再试。",
     "error.tuning_failed": "测量失败（{reason}）。Stratum 使用自己的估计；以后可以再测量。",
     "error.unexpected": "发生了意外情况（{reason}）。请重试；详细信息在日志中。",
     "error.engine_running": "Stratum 的服务器正在运行（进程 {pid}），会干扰测量。请停止它，然后重新测量。",

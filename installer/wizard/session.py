@@ -12,8 +12,10 @@ from pathlib import Path
 from engine.core.catalog import Catalog
 from engine.core.language import Language, system_language
 from engine.core.survey import Survey, survey
+from installer.card_check import CardCheckRun, card_results, seen_without
 from installer.download.job import DownloadJob
 from installer.download.options import DownloadOptions
+from installer.engine_run import EngineRun
 from installer.i18n.texts import Texts
 from installer.launch import Started, has_app, start, wait_until_ready
 from installer.offers import title_of
@@ -33,6 +35,7 @@ class Doors:
         make_job: a download.
         make_tuning: a measurement.
         can_tune: whether this engine can measure itself.
+        make_card_check: a check of the graphics cards.
         start: starts what is installed.
         wait_until_ready: whether it answers in time; blocks.
         has_app: whether what is started has a window of its own.
@@ -43,6 +46,7 @@ class Doors:
     make_job: Callable[[Catalog, str, DownloadOptions], DownloadJob] = DownloadJob
     make_tuning: Callable[[Path], TuneRun] = TuneRun
     can_tune: Callable[[], bool] = is_tuning_available
+    make_card_check: Callable[[], EngineRun] = CardCheckRun
     start: Callable[[Path], Started] = start
     wait_until_ready: Callable[[Started, float], bool] = wait_until_ready
     has_app: Callable[[], bool] = has_app
@@ -61,6 +65,7 @@ class Session:
         token: for repositories that ask for an account; never written to a file.
         proxy: may hold a password; never written to a file.
         tuning_report: what the measurement came to.
+        card_lines: what the check of the graphics cards came to, in sentences; None before it.
     """
 
     installation: Installation
@@ -71,6 +76,7 @@ class Session:
     token: str | None = field(default=None, repr=False)
     proxy: str | None = field(default=None, repr=False)
     tuning_report: Mapping[str, object] | None = None
+    card_lines: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         self.texts = Texts(self.installation.choices.language or system_language())
@@ -92,6 +98,27 @@ class Session:
         )
         self.recommendation = self.doors.recommend(self.survey, installation.catalog, wish)
         return self.recommendation
+
+    @property
+    def wants_card_check(self) -> bool:
+        """Whether a card may be there that this start of the program has not checked."""
+        has_cards = self.survey is None or bool(self.survey.gpus.cards)
+        return self.card_lines is None and has_cards
+
+    def take_card_report(self, report: Mapping[str, object]) -> None:
+        """Note what the check came to, and change what was chosen for a card that failed.
+
+        Raises:
+            EngineError: the run config cannot be written.
+        """
+        results = card_results(report)
+        notes = [result.note for result in results]
+        installation = self.installation
+        if self.survey is not None and not all(result.is_passed for result in results):
+            self.survey = seen_without(self.survey, results)
+            self.recommend()
+            notes += installation.adapt_to(self.survey)
+        self.card_lines = tuple(self.texts.note(note) for note in notes)
 
     @property
     def model_title(self) -> str:

@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject
 from app.background import in_background
 from engine.core.errors import ResourceError
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 class Heard:

@@ -37,7 +37,7 @@ def checked(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
 
 
 def test_card_memory_and_products_are_measured_where_only_numpy_is(tmp_path: Path) -> None:
-    status, report, said = checked(tmp_path, "--stages", "card,memory,products")
+    status, report, said = checked(tmp_path, "--stages", "card,memory,products,choice")
     assert status == 0, said
     assert report["card"]["name"] == "Emulated card"
     assert report["memory"]["card_per_s"] > 0
@@ -45,6 +45,8 @@ def test_card_memory_and_products_are_measured_where_only_numpy_is(tmp_path: Pat
         (name, rows) for name in ("Q8_0", "Q4_K") for rows in (1, 4)
     }
     assert all(r["floor_share"] > 0 for r in report["products"])
+    assert [r["rows"] for r in report["choice"]] == [1, 3]
+    assert all(r["candidates_ms"] > 0 and r["all_logits_ms"] > 0 for r in report["choice"])
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 from engine.bench import TokenReader, context_bytes_per_token, measure_speed
 from engine.core.config import BUNDLED_MODEL, KvType, RunConfig
 from engine.core.gguf_header import read_model_header
-from engine.core.placement import model_config_of
+from engine.core.model_sizes import model_config_of
 from engine.worker.loading import load_model
 
 MODEL = Path(__file__).resolve().parents[1] / "golden" / "full.gguf"

@@ -314,8 +314,9 @@ class _Handler(BaseHTTPRequestHandler):
             if fault is not None and kind in (Kind.CUT, Kind.STALL, Kind.END_EARLY)
             else count
         )
-        rate, started, done = self.server.hub.bytes_per_s, time.monotonic(), 0
+        started, done = time.monotonic(), 0
         while done < min(count, stops_at):
+            rate = self.server.hub.bytes_per_s  # a test may make the line quick again
             # A slow line sends small pieces often, not large ones seldom.
             step = (
                 _SEND_BYTES if rate is None else min(_SEND_BYTES, max(16 << 10, int(rate / 1000)))

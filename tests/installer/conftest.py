@@ -35,7 +35,7 @@ def make_options(hub: FakeHub, tmp_path: Path) -> Callable[..., DownloadOptions]
             "data_dir": tmp_path / "Jürgen 測試 data",
             "endpoint": hub.endpoint,
             "retry": RetryPolicy(
-                max_attempts=3, first_wait_s=0.01, longest_wait_s=0.05, stall_s=1.5, connect_s=5
+                max_attempts=3, first_wait_s=0.01, longest_wait_s=0.05, stall_s=60, connect_s=60
             ),
         }
         return DownloadOptions(**(values | changes))  # type: ignore[arg-type]  # checked by use

@@ -1,7 +1,8 @@
-"""Recommendations for a table of PCs, with today's engine and with one that computes on cards."""
+"""Recommendations for a table of PCs, with their cards and with cards that failed their check."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,10 +10,13 @@ import pytest
 from engine.core.catalog import Catalog
 from engine.core.catalog_file import load_catalog
 from engine.core.gpu import Gpu, GpuProcess
+from engine.core.language import Language
 from engine.core.network_reach import ReachState
+from engine.core.note import Note
 from engine.core.other_cards import ListedCard, Maker
 from engine.core.placement import Verdict
 from engine.core.survey import Survey
+from installer.i18n.texts import Texts
 from installer.pc_findings import Subject, pc_findings
 from installer.recommend import Mark, Wish, recommend
 from tests.support.pc_profiles import HARD_DISK, SATA_SSD, USB_STICK, card, drive, pc
@@ -47,14 +51,14 @@ class Row:
 
     Attributes:
         survey: the PC.
-        now: verdict, model and context with this version's engine.
-        on_card: the same with an engine that computes on cards; None: the same as now.
-        index: the card that such an engine uses for it.
+        on_cpu: verdict, model and context when no card passed its check.
+        on_card: the same when nothing is known against the cards; None: the same.
+        index: the card that is used for it.
         says: codes that must be among findings, reasons or the choice's notes.
     """
 
     survey: Survey
-    now: tuple[Mark, str, int]
+    on_cpu: tuple[Mark, str, int]
     on_card: tuple[Mark, str, int] | None = None
     index: int | None = None
     says: tuple[str, ...] = ()
@@ -80,7 +84,6 @@ ROWS = {
         pc(15.4, cards=[RTX_4060]),
         (RED, LITTLE, 32768),
         index=0,
-        says=("gpu_not_used_yet", "gpu_engine_missing"),
     ),
     "32 GB, card of 8": Row(
         pc(31.1, cards=[RTX_4060]), (AMBER, CODER, 32768), (GREEN, CODER, 32768), 0
@@ -250,27 +253,79 @@ def catalog() -> Catalog:
     return load_catalog()
 
 
+def with_failed_cards(seen: Survey) -> Survey:
+    """The PC after each of its cards failed its check."""
+    failed = {
+        card.index: Note("card_hangs", {"card": card.name, "seconds": 120})
+        for card in seen.gpus.cards
+    }
+    return dataclasses.replace(seen, card_troubles=failed)
+
+
 @pytest.mark.parametrize("name", ROWS)
-def test_a_pc_gets_the_model_that_suits_it_with_this_engine(name: str, catalog: Catalog) -> None:
+def test_a_pc_whose_cards_failed_gets_the_model_that_suits_its_processor(
+    name: str, catalog: Catalog
+) -> None:
     row = ROWS[name]
-    found = recommend(row.survey, catalog, row.wish, gpu_engine=False)
-    assert (found.verdict, found.choice.model_id, found.choice.context) == row.now
+    seen = with_failed_cards(row.survey)
+    found = recommend(seen, catalog, row.wish)
+    assert (found.verdict, found.choice.model_id, found.choice.context) == row.on_cpu
     assert not found.uses_gpu
+    assert found.gpu_index is None
     assert found.exit_status == (1 if found.verdict is RED else 0)
-    findings = pc_findings(row.survey, catalog, gpu_engine=False)
+    findings = pc_findings(seen, catalog)
+    notes = [finding.note for finding in findings]
+    if seen.gpus.cards:
+        said = {note.code for note in notes}
+        assert said & {"card_hangs", "gpu_too_old", "driver_too_old"}
+        assert {note.code for note in found.reasons} & said
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_pc_gets_the_model_that_suits_it(name: str, catalog: Catalog) -> None:
+    row = ROWS[name]
+    found = recommend(row.survey, catalog, row.wish)
+    assert (found.verdict, found.choice.model_id, found.choice.context) == (
+        row.on_card or row.on_cpu
+    )
+    assert found.choice.placement.gpu_index == row.index or found.choice.model_id == LITTLE
+    assert found.uses_gpu == (found.choice.placement.gpu_index is not None)
+    assert found.exit_status == (1 if found.verdict is RED else 0)
+    findings = pc_findings(row.survey, catalog)
     notes = [finding.note for finding in findings] + [*found.reasons, *found.choice.notes]
     assert set(row.says) <= {note.code for note in notes}
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_a_pc_gets_the_model_that_suits_it_with_an_engine_on_cards(
-    name: str, catalog: Catalog
-) -> None:
-    row = ROWS[name]
-    found = recommend(row.survey, catalog, row.wish, gpu_engine=True)
-    assert (found.verdict, found.choice.model_id, found.choice.context) == (row.on_card or row.now)
-    assert found.choice.placement.gpu_index == row.index or found.choice.model_id == LITTLE
-    assert found.uses_gpu == (found.choice.placement.gpu_index is not None)
+def test_one_card_that_failed_leaves_the_other_in_use(catalog: Catalog) -> None:
+    trouble = Note("card_wrong", {"card": "RTX 3090", "wrong": 1, "checks": 61, "names": "route"})
+    seen = dataclasses.replace(pc(62.7, cards=SMALL_AND_LARGE), card_troubles={1: trouble})
+    found = recommend(seen, catalog)
+    assert found.gpu_index == 0
+    assert trouble in [finding.note for finding in pc_findings(seen, catalog)]
+
+
+def test_two_cards_that_would_share_a_model_are_counted_together(catalog: Catalog) -> None:
+    second = dataclasses.replace(RTX_4090, index=1)
+    alone = recommend(pc(62.7, cards=[RTX_4090]), catalog)
+    found = recommend(pc(62.7, cards=[RTX_4090, second]), catalog)
+    said = {note.code: note for note in found.reasons}
+    assert said["gpus_used"].params["cards"] == f"{RTX_4090.name} + {RTX_4090.name}"
+    assert "one_card_of_several" not in said
+    assert found.choice.placement.expert_slots > alone.choice.placement.expert_slots
+    assert found.choice.speed.high > alone.choice.speed.high
+    failed = dataclasses.replace(
+        pc(62.7, cards=[RTX_4090, second]), card_troubles={1: Note("card_hangs", {})}
+    )
+    assert recommend(failed, catalog).choice.placement == alone.choice.placement
+
+
+def test_a_card_whose_packages_are_missing_is_named_with_the_way_out(catalog: Catalog) -> None:
+    trouble = Note("gpu_packages_missing", {"card": RTX_4090.name})
+    seen = dataclasses.replace(pc(62.7, cards=[RTX_4090]), card_troubles={0: trouble})
+    found = recommend(seen, catalog)
+    assert trouble in found.reasons
+    assert not found.uses_gpu
+    assert "internet" in Texts(Language.ENGLISH).note(trouble)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -307,8 +362,8 @@ def test_the_line_on_memory_never_contradicts_the_verdict(
     last = RED
     for half_gib in range(24, 140):
         seen = pc(half_gib / 2, cards=[gpu] if gpu is not None else [])
-        verdict = recommend(seen, catalog, gpu_engine=True).verdict
-        findings = pc_findings(seen, catalog, gpu_engine=True)
+        verdict = recommend(seen, catalog).verdict
+        findings = pc_findings(seen, catalog)
         memory = next(f for f in findings if f.subject is Subject.MEMORY)
         small = any(
             c.fit is not Verdict.DOES_NOT_FIT for c in recommend(seen, catalog).choices[:-1]

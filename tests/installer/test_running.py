@@ -16,7 +16,7 @@ from installer.errors import InstallError
 from installer.launch import Started, stays
 from installer.running import end_all, require_stopped, running_app
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def app(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A program that is started as the app is, in a folder like the program's."""
     (tmp_path / "program" / "app").mkdir(parents=True)
-    code = "import time; time.sleep(120)"
+    code = "import time; time.sleep(600)"
     (tmp_path / "program" / "app" / "__main__.py").write_text(code)
     process = subprocess.Popen([sys.executable, "-m", "app"], cwd=tmp_path / "program")
     deadline = time.monotonic() + PATIENCE_S
@@ -62,7 +62,7 @@ def test_the_app_of_other_settings_is_somebody_else_s(
 
 
 @pytest.mark.parametrize(
-    ("code", "is_there"), [("import time; time.sleep(60)", True), ("", True), ("1/0", False)]
+    ("code", "is_there"), [("import time; time.sleep(600)", True), ("", True), ("1/0", False)]
 )
 def test_an_app_that_ends_with_an_error_was_not_started(tmp_path: Path, code: str, is_there: bool):
     process = subprocess.Popen(

@@ -173,7 +173,7 @@ def test_a_running_server_is_ended_first(tmp_path: Path):
     try:
         write_engine_record(tmp_path, EngineRecord(pid=process.pid, port=1))
         end_all(tmp_path)
-        process.wait(timeout=10)
+        process.wait(timeout=60)
     finally:
         process.kill()
 

@@ -44,10 +44,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """End a process, hard if need be."""
     process.terminate()
     try:
-        process.wait(timeout=20)
+        process.wait(timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ class FakeCard:
     name: str = "NVIDIA GeForce RTX 5070"
     capability: tuple[int, int] = (12, 0)
     total_bytes: int = 12 * GIB
+    bus: int = 1
 
 
 @dataclass
@@ -121,6 +122,9 @@ class FakeCuda:
                 "minor": card.capability[1],
                 "multiProcessorCount": 48,
                 "totalGlobalMem": card.total_bytes,
+                "pciDomainID": 0,
+                "pciBusID": card.bus,
+                "pciDeviceID": 0,
             }
         if name == "moduleGetFunction":
             return sum(map(ord, arguments[1]))

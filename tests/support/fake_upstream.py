@@ -67,7 +67,7 @@ class FakeUpstream:
 
     def close(self):
         self.server.force_exit = self.server.should_exit = True
-        self.thread.join(10)
+        self.thread.join(60)
         self.listener.close()
 
     async def models(self, request):
@@ -104,7 +104,7 @@ class FakeUpstream:
         )
 
     async def wait_for_goodbye(self, request):
-        for _ in range(600):
+        for _ in range(3000):
             if await request.is_disconnected():
                 self.gone += 1
                 return
@@ -133,7 +133,7 @@ class FakeUpstream:
             if "SILENT" in text:
                 self.began.set()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.sleep(20)
+                    await asyncio.sleep(60)
                 self.gone += 1
                 return
         yield chunk({}, finish)

@@ -24,6 +24,7 @@ from engine.ops.cuda_settings import CudaSettings
 from engine.ops.pools import KvPool
 from engine.ops.reference import ReferenceMatrix, ReferenceOps
 from engine.ops.reference_math import sigmoid, silu
+from tests.support.best_rows import pack_best
 from tests.support.plain_device import PlainDevice, PlainStream, _bytes_at, host_view
 
 
@@ -167,6 +168,15 @@ class PlainCalls:
 
         def compute() -> None:
             target[...] = np.where(np.isfinite(values.max(1)), values.argmax(1), -1)
+
+        self._later(compute)
+
+    def candidates(self, logits, bests):
+        values, target = on_host(logits), on_host(bests)
+
+        def compute() -> None:
+            for row, out in zip(values, target, strict=True):
+                pack_best(row, out)
 
         self._later(compute)
 

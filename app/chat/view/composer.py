@@ -48,7 +48,7 @@ from app.chat.view import words
 from app.chat.view.theme import theme_of
 from app.chat.view.transcript.widgets import Chip, colour_text, small_font
 from app.history.records import Attachment
-from app.look.icons import icon, put_icon
+from app.look.icons import icon, icon_button, put_icon
 from engine.core.config import Effort
 
 _MAX_LINES = 12
@@ -250,7 +250,7 @@ class Composer(QFrame):
         self.edit = MessageEdit(self)
         self.edit.setPlaceholderText(self.tr("Write a message"))
         self.edit.setAccessibleName(self.tr("Message"))
-        self.attach_button = self._button("attach", self.tr("Attach files (Ctrl+O)"))
+        self.attach_button = icon_button(self, "attach", self.tr("Attach files (Ctrl+O)"))
         self.effort_button = QToolButton(self)
         self.effort_button.setAutoRaise(True)
         self.effort_button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
@@ -269,21 +269,13 @@ class Composer(QFrame):
         self.show_attachments((), 0)
         self.set_state(SendState.SEND)
 
-    def _button(self, name: str, text: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setAutoRaise(True)
-        put_icon(button, name)
-        button.setToolTip(text)
-        button.setAccessibleName(text)
-        return button
-
     def _editing_bar(self) -> QWidget:
         bar = QWidget(self)
         layout = QHBoxLayout(bar)
         layout.setContentsMargins(0, 0, 0, 0)
         self._editing_words = QLabel(bar)
         self._editing_words.setTextFormat(Qt.TextFormat.PlainText)
-        cancel = self._button("close", self.tr("Do not edit (Escape)"))
+        cancel = icon_button(self, "close", self.tr("Do not edit (Escape)"))
         cancel.clicked.connect(lambda _checked=False: self.edit_cancelled.emit())
         layout.addWidget(self._editing_words, 1)
         layout.addWidget(cancel)
@@ -376,7 +368,7 @@ class Composer(QFrame):
         layout.setContentsMargins(0, 0, 0, 0)
         for attachment in attachments:
             chip = Chip(strip, theme, attachment)
-            remove = self._button("close", self.tr("Remove {0}").format(attachment.name))
+            remove = icon_button(self, "close", self.tr("Remove {0}").format(attachment.name))
             chip_layout = chip.layout()
             if chip_layout is not None:
                 chip_layout.addWidget(remove)

@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QSizePolicy,
     QStackedLayout,
-    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -31,7 +30,7 @@ from app.chat.view.theme import theme_of
 from app.chat.view.transcript.reading import ReadingTranscript
 from app.chat.view.transcript.widgets import MessageAction, colour_text
 from app.history.records import Conversation, Draft, Message, Problem, Role
-from app.look.icons import app_icon, put_icon
+from app.look.icons import app_icon, icon_button
 from app.look.look import enlarge
 from engine.core.config import Effort
 
@@ -101,9 +100,9 @@ class ChatPane(QWidget):
         em = self.fontMetrics().height()
         head = QHBoxLayout()
         head.setContentsMargins(round(em * 0.6), round(em * 0.35), round(em * 0.6), 0)
-        self.list_button = self._button("menu", self.tr("Conversations (Ctrl+B)"))
-        self.settings_button = self._button(
-            "settings", self.tr("Settings of this conversation (Ctrl+.)")
+        self.list_button = icon_button(self, "menu", self.tr("Conversations (Ctrl+B)"))
+        self.settings_button = icon_button(
+            self, "settings", self.tr("Settings of this conversation (Ctrl+.)")
         )
         self.list_button.clicked.connect(lambda _checked=False: self.list_wanted.emit())
         self.settings_button.clicked.connect(lambda _checked=False: self.settings_wanted.emit())
@@ -139,14 +138,6 @@ class ChatPane(QWidget):
         self.setMinimumWidth(em * 20)
         self.setBackgroundRole(self.transcript.viewport().backgroundRole())
         self.setAutoFillBackground(True)
-
-    def _button(self, name: str, text: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setAutoRaise(True)
-        put_icon(button, name)
-        button.setToolTip(text)
-        button.setAccessibleName(text)
-        return button
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The title takes what room there is."""

@@ -21,7 +21,6 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QScrollArea,
     QSpinBox,
-    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -32,7 +31,7 @@ from app.chat.view import words
 from app.chat.view.theme import theme_of
 from app.chat.view.transcript.widgets import colour_text, small_font
 from app.history.records import ConversationSettings, Sampling
-from app.look.icons import put_icon
+from app.look.icons import icon_button
 from app.look.look import enlarge
 from engine.core.config import Effort
 from engine.core.errors import EngineError
@@ -121,7 +120,7 @@ class SettingsPanel(QWidget):
         head = QHBoxLayout()
         title = QLabel(self.tr("This conversation"), self)
         enlarge(title, 1.1, is_bold=True)
-        close = self._button("close", self.tr("Close (Ctrl+.)"))
+        close = icon_button(self, "close", self.tr("Close (Ctrl+.)"))
         close.clicked.connect(lambda _checked=False: self.close_wanted.emit())
         head.addWidget(title, 1)
         head.addWidget(close)
@@ -165,14 +164,6 @@ class SettingsPanel(QWidget):
         bar = scroll.verticalScrollBar().sizeHint().width()
         scroll.setMinimumWidth(page.minimumSizeHint().width() + bar)
 
-    def _button(self, name: str, text: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setAutoRaise(True)
-        put_icon(button, name)
-        button.setToolTip(text)
-        button.setAccessibleName(text)
-        return button
-
     def _named(self, text: str, field: QWidget) -> QLabel:
         label = QLabel(text, self)
         label.setBuddy(field)
@@ -183,10 +174,10 @@ class SettingsPanel(QWidget):
         form.addWidget(self._named(self.tr("Preset"), self.preset))
         row = QHBoxLayout()
         row.addWidget(self.preset, 1)
-        self.keep_button = self._button("add", self.tr("Keep these settings as a preset"))
-        self.remove_button = self._button("delete", self.tr("Remove this preset"))
-        self.default_button = self._button(
-            "check", self.tr("Use this preset for new conversations")
+        self.keep_button = icon_button(self, "add", self.tr("Keep these settings as a preset"))
+        self.remove_button = icon_button(self, "delete", self.tr("Remove this preset"))
+        self.default_button = icon_button(
+            self, "check", self.tr("Use this preset for new conversations")
         )
         for button in (self.keep_button, self.default_button, self.remove_button):
             row.addWidget(button)

@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.model.mtp import DraftEntry
-from engine.sequence.batch import LogitsWanted, PassResult
+from engine.ops.best_logits import BestLogits, RowLogits
+from engine.sequence.batch import LogitsForm, LogitsWanted, PassResult
 
 if TYPE_CHECKING:
     from engine.sequence.state import SequenceState
 
 FloatArray = npt.NDArray[np.float32]
-_Next = FloatArray | int  # logits of a draft, or the best token
+_Next = RowLogits | int  # logits of a draft, or the best token
 
 HEAD_WINDOW = 32_768
 
@@ -31,8 +32,10 @@ HEAD_WINDOW = 32_768
 class DraftHead(Protocol):
     """A loaded head."""
 
-    def forward(self, entries: Sequence[DraftEntry], *, only_best: bool = False) -> PassResult:
-        """Append entries and predict; the best tokens do where only these are asked for."""
+    def forward(
+        self, entries: Sequence[DraftEntry], form: LogitsForm = LogitsForm.ALL
+    ) -> PassResult:
+        """Append entries and predict; less than all logits do where only that is asked for."""
 
 
 class TokenDrawer(Protocol):
@@ -42,7 +45,11 @@ class TokenDrawer(Protocol):
     def takes_best(self) -> bool:
         """Whether each token is that of the largest logit."""
 
-    def sample(self, logits: FloatArray, *, use_penalties: bool = True, ahead: int = 0) -> int:
+    @property
+    def takes_few(self) -> bool:
+        """Whether the largest logits will do."""
+
+    def sample(self, logits: RowLogits, *, use_penalties: bool = True, ahead: int = 0) -> int:
         """The token that would come `ahead` tokens after the next one."""
 
 
@@ -145,8 +152,12 @@ class HeadDrafter:
 
     def _forward(self, entries: Sequence[DraftEntry], drafting: Sequence[Told]) -> PassResult:
         """A pass; without logits where nobody who drafts looks at more than the best token."""
-        only_best = all(part.sampler.takes_best and part.min_p <= 0 for part in drafting)
-        return self._head.forward(entries, only_best=only_best)
+        form = LogitsForm.ALL
+        if all(part.sampler.takes_best and part.min_p <= 0 for part in drafting):
+            form = LogitsForm.BEST
+        elif all(part.sampler.takes_few for part in drafting):
+            form = LogitsForm.CANDIDATES
+        return self._head.forward(entries, form)
 
     def _chain(self, chains: list[tuple[Told, FloatArray, _Next]]) -> list[tuple[Told, list[int]]]:
         """Draft on from logits, all sequences side by side."""
@@ -184,20 +195,29 @@ class HeadDrafter:
 
 def _next_of(result: PassResult, entry: int) -> _Next:
     best = result.best_of(entry)
-    return result.logits_of(entry)[-1].copy() if best is None else int(best[-1])
+    if best is not None:
+        return int(best[-1])
+    if result.candidates is not None:
+        return result.candidates.kept(result.last_row_of(entry))
+    logits: FloatArray = result.logits_of(entry)[-1].copy()
+    return logits
 
 
 def _token_of(part: Told, following: _Next, ahead: int) -> int | None:
     """The token that is drafted; None where the chain ends: no usable or no probable one."""
     if isinstance(following, int):
         return following if following >= 0 else None
+    if isinstance(following, BestLogits) and not following.is_usable:
+        return None
     token = part.sampler.sample(following, ahead=ahead)
     if part.min_p > 0 and _share_of(following, token) < part.min_p:
         return None
     return token
 
 
-def _share_of(logits: FloatArray, token_id: int) -> float:
+def _share_of(logits: RowLogits, token_id: int) -> float:
     """Probability of a token by softmax."""
+    if isinstance(logits, BestLogits):
+        return logits.share_of(token_id)
     top = float(logits.max())
     return float(np.exp(logits[token_id] - top) / np.exp(logits - top).sum())

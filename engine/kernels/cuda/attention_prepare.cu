@@ -47,10 +47,12 @@ __device__ __forceinline__ void store_head(float x, int32_t n, T* to, float*, fl
 template <>
 __device__ __forceinline__ void store_head<int8_t>(float x, int32_t n, int8_t* to, float* scale, float* memory) {
     const bool is_inside = static_cast<int32_t>(threadIdx.x) < n;
+    // A maximum drops NaN, and an int8 cannot be one: the scale tells of it.
+    const bool is_bad = __syncthreads_or(is_inside && x != x) != 0;
     const float largest = block_max(is_inside ? fabsf(x) : 0.0f, memory);
     const float inverse = largest > 0.0f ? INT8_TOP / largest : 0.0f;
     if (is_inside) to[threadIdx.x] = static_cast<int8_t>(__float2int_rn(x * inverse));
-    if (threadIdx.x == 0) *scale = largest / INT8_TOP;
+    if (threadIdx.x == 0) *scale = is_bad ? __int_as_float(0x7fc00000) : largest / INT8_TOP;
 }
 
 // Block: head_dim or index_dim, the larger, rounded up to whole warps.

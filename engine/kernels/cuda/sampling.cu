@@ -6,8 +6,16 @@
 #include "largest.cuh"
 
 constexpr int MOST_CANDIDATES = 64;
-constexpr int MOST_PARTS = 32;  // of a row
+constexpr int MOST_PARTS = WARP_SIZE;  // of a row: a warp joins their sums, a lane for each
 constexpr int NUM_CANDIDATES = MOST_CANDIDATES * MOST_PARTS;
+constexpr int KEPT_KEYS = 8192;  // of a part, in shared memory: with the rest 41 KiB
+
+// What is known of a row in the end. Mirrored in engine/ops/best_logits.py.
+struct RowBest {
+    int32_t ids[MOST_CANDIDATES];   // -1 where no logit above -infinity is left
+    float values[MOST_CANDIDATES];  // descending, ties by lower id; -infinity there
+    float log_sum;                  // ln of the sum of exp of all logits; NaN for rows without a usable one
+};
 
 // A logit and its id as one number: larger logits first, then lower ids.
 __device__ __forceinline__ uint64_t candidate_of(float logit, int32_t id) {
@@ -87,23 +95,33 @@ KERNEL(argmax_join)(const uint64_t* bests, int32_t* ids, int32_t num_parts) {
 EXPORT(argmax_join)
 
 // The 64 best of each part in ascending order of id, zero behind them, into candidates [R, parts, 64]; the part's
-// largest logit and sum of exp(logit - largest) into tops and sums [R, parts] (a NaN where there is one).
-// Grid (parts, R), block a power of two.
+// largest logit and sum of exp(logit - largest) into tops and sums [R, parts] (a NaN where there is one). A part's
+// keys are walked over five times, so they stay in shared memory when there are not more than a vocabulary of
+// 262,144 tokens gives. Grid (parts, R), block a power of two.
 KERNEL(candidate_parts)(const float* logits, uint64_t* candidates, float* tops, float* sums, int32_t vocabulary) {
     __shared__ uint64_t largest[WARP_SIZE];
     __shared__ float memory[WARP_SIZE];
     __shared__ LargestMemory chosen;
+    __shared__ uint32_t keys[KEPT_KEYS];
     const float* row = logits + static_cast<int64_t>(blockIdx.y) * vocabulary;
     const Part part = part_of(vocabulary, blockIdx.x, gridDim.x);
-    const int32_t count = part.stop - part.first, wanted = min(MOST_CANDIDATES, count);
+    const int32_t count = part.stop - part.first, wanted = min(MOST_CANDIDATES, count), first = part.first;
     const int64_t at = static_cast<int64_t>(blockIdx.y) * gridDim.x + blockIdx.x;
     uint64_t* to = candidates + at * MOST_CANDIDATES;
-    const uint64_t best = largest_of_part(row, part, largest);
+    uint64_t best = 0;
+#pragma unroll 4
+    for (int32_t i = threadIdx.x; i < count; i += blockDim.x) {
+        const float value = row[first + i];
+        if (i < KEPT_KEYS) keys[i] = ordered_key(value);
+        best = larger_of(best, value != value ? ODD : candidate_of(value, first + i));
+    }
+    best = block_largest(best, largest);  // with barriers: all keys are there
     const float top = best == ODD ? __int_as_float(0x7fc00000)
                       : best == 0 ? -__int_as_float(0x7f800000)
                                   : logit_of(best);
+    const auto key = [row, first](int32_t i) { return i < KEPT_KEYS ? keys[i] : ordered_key(row[first + i]); };
     float sum = 0.0f;
-    for (int32_t i = part.first + threadIdx.x; i < part.stop; i += blockDim.x) sum += expf(row[i] - top);
+    for (int32_t i = threadIdx.x; i < count; i += blockDim.x) sum += expf(value_of_key(key(i)) - top);
     sum = block_sum(sum, memory);
     if (threadIdx.x == 0) {
         tops[at] = top;
@@ -111,19 +129,16 @@ KERNEL(candidate_parts)(const float* logits, uint64_t* candidates, float* tops, 
     }
     for (int32_t i = wanted + threadIdx.x; i < MOST_CANDIDATES; i += blockDim.x) to[i] = 0;
     if (wanted == 0) return;
-    const int32_t first = part.first;
-    const auto key = [row, first](int32_t i) { return ordered_key(row[first + i]); };
     const Threshold threshold = find_threshold(count, wanted, chosen, key);
-    take_largest(count, threshold, chosen, key,
-                 [to, row, first](int32_t n, int32_t i) { to[n] = candidate_of(row[first + i], first + i); });
+    take_largest(count, threshold, chosen, key, [to, first, &key](int32_t n, int32_t i) {
+        to[n] = candidate_of(value_of_key(key(i)), first + i);
+    });
 }
 EXPORT(candidate_parts)
 
-// Sorts the candidates of all parts: the 64 best, descending, ties by lower id, into ids and values [R, 64] (id -1
-// behind them, and at -infinity); log_sums [R] = ln of the sum of exp of all logits, NaN for rows without a usable
-// largest logit. Grid (R), block 256.
-KERNEL(candidate_join)(const uint64_t* candidates, const float* tops, const float* sums, int32_t* ids, float* values,
-                       float* log_sums, int32_t num_parts) {
+// Sorts the candidates of all parts: the 64 best of each row, and the sum of all. Grid (R), block at least a warp.
+KERNEL(candidate_join)(const uint64_t* candidates, const float* tops, const float* sums, RowBest* bests,
+                       int32_t num_parts) {
     __shared__ uint64_t sorted[NUM_CANDIDATES];
     const int64_t row = blockIdx.x;
     const int32_t count = num_parts * MOST_CANDIDATES;
@@ -146,27 +161,22 @@ KERNEL(candidate_join)(const uint64_t* candidates, const float* tops, const floa
         }
     }
     __syncthreads();
+    RowBest& own = bests[row];
     for (int32_t i = threadIdx.x; i < MOST_CANDIDATES; i += blockDim.x) {
         const uint64_t candidate = sorted[i];
         const float value = candidate == 0 ? -__int_as_float(0x7f800000) : logit_of(candidate);
-        const bool is_token = value > -__int_as_float(0x7f800000);
-        ids[row * MOST_CANDIDATES + i] = is_token ? id_of(candidate) : -1;
-        values[row * MOST_CANDIDATES + i] = value;
+        own.ids[i] = value > -__int_as_float(0x7f800000) ? id_of(candidate) : -1;
+        own.values[i] = value;
     }
-    if (threadIdx.x != 0) return;
-    float top = -__int_as_float(0x7f800000);
-    bool is_odd = false;
-    for (int32_t p = 0; p < num_parts; ++p) {
-        const float value = tops[row * num_parts + p];
-        is_odd |= value != value;
-        top = fmaxf(top, value);
-    }
-    is_odd |= !(fabsf(top) < __int_as_float(0x7f800000));
-    float total = 0.0f;
-    for (int32_t p = 0; p < num_parts && !is_odd; ++p) {
-        const float value = tops[row * num_parts + p];
-        if (value > -__int_as_float(0x7f800000)) total += sums[row * num_parts + p] * expf(value - top);
-    }
-    log_sums[row] = is_odd ? __int_as_float(0x7fc00000) : top + logf(total);
+    if (threadIdx.x >= WARP_SIZE) return;
+    const int32_t lane = lane_index();
+    const bool is_part = lane < num_parts;
+    const float value = is_part ? tops[row * num_parts + lane] : -__int_as_float(0x7f800000);
+    const bool has_odd = __any_sync(FULL_WARP, value != value);  // warp_max may lose a NaN
+    const float top = warp_max(value);
+    const bool is_odd = has_odd || !(fabsf(top) < __int_as_float(0x7f800000));
+    const bool counts = is_part && !is_odd && value > -__int_as_float(0x7f800000);
+    const float total = warp_sum(counts ? sums[row * num_parts + lane] * expf(value - top) : 0.0f);
+    if (lane == 0) own.log_sum = is_odd ? __int_as_float(0x7fc00000) : top + logf(total);
 }
 EXPORT(candidate_join)

@@ -18,7 +18,8 @@
 constexpr i64 kMostCandidates = 64;
 constexpr float kLargest = 1e38f;          // changed logits end here
 constexpr double kLowestTemperature = 1e-4;
-constexpr i64 kBadLogits = -1, kUnfit = -2;
+constexpr i64 kBadLogits = -1, kUnfit = -2, kDepends = -3;
+constexpr i64 kAnyMask = -1;  // in place of a mask's size
 
 // `DrawRules` of engine/ops/host_draw.py. The arrays belong to the caller.
 struct DrawRules {
@@ -83,18 +84,26 @@ struct Masked {
   float at(i64 i) const { return bits[i >> 3] >> (i & 7) & 1 ? x[i] : -__builtin_inff(); }
 };
 
-// The largest values in descending order, ties by lower id, without minus infinity.
+// The largest values in descending order, ties by lower id, without minus infinity. False when one of
+// all is NaN.
 template <class Logits>
-static void find_candidates(const Logits x, i64 n, Candidates* c) {
+static bool find_candidates(const Logits x, i64 n, Candidates* c) {
   i64 i = 0;
+  __m128 odd = _mm_setzero_ps();
   for (; i + 16 <= n; i += 16) {
     if (x.none(i)) continue;
-    const __m128 top = _mm_max_ps(_mm_max_ps(x.four(i), x.four(i + 4)),
-                                  _mm_max_ps(x.four(i + 8), x.four(i + 12)));
+    const __m128 p = x.four(i), q = x.four(i + 4), r = x.four(i + 8), s = x.four(i + 12);
+    odd = _mm_or_ps(odd, _mm_or_ps(_mm_cmpunord_ps(p, q), _mm_cmpunord_ps(r, s)));
+    const __m128 top = _mm_max_ps(_mm_max_ps(p, q), _mm_max_ps(r, s));
     if (_mm_movemask_ps(_mm_cmpgt_ps(top, _mm_set1_ps(c->bound))) == 0) continue;
     for (i64 j = i; j < i + 16; ++j) consider(c, x.at(j), j);
   }
-  for (; i < n; ++i) consider(c, x.at(i), i);
+  bool is_odd = _mm_movemask_ps(odd) != 0;
+  for (; i < n; ++i) {
+    is_odd |= x.at(i) != x.at(i);
+    consider(c, x.at(i), i);
+  }
+  return !is_odd;
 }
 
 // Whether the largest value is a finite number and none is NaN.
@@ -193,23 +202,45 @@ static bool all_below(const i64* ids, i64 count, i64 n) {
   return true;
 }
 
-// The token at `position` of an answer, from contiguous float32 logits [V]; kBadLogits, or kUnfit when
-// something does not fit. `num_seen`: how many of the seen tokens count now, 0 for no penalties.
-// `mask`: a bit for each of the first `mask_tokens` tokens, lowest first, that is set where a token may
-// be drawn, in whole words of 32; null: all may.
-STRATUM_API i64 stratum_draw(const DrawRules* rules, Object logits, i64 position, i64 num_seen,
-                             const u8* mask, i64 mask_tokens) {
-  const ArrayHeader* a = (const ArrayHeader*)((const u8*)logits + rules->object_head);
-  if (a->dimensions != 1 || !contiguous(a, 0, sizeof(float))) return kUnfit;
-  float* x = (float*)a->data;
-  const i64 n = a->shape[0];
-  if (rules->top_k < 1 || rules->top_k > kMostCandidates ||
-      !all_below(rules->bias_ids, rules->num_biases, n) || !all_below(rules->seen_ids, num_seen, n)) {
-    return kUnfit;
+// Whether the best candidate is drawn from every set of tokens that it belongs to. Other sets have
+// smaller weights, place by place; so their sum is not larger, nor is what top_p and min_p keep of it.
+static bool is_best_sure(const Candidates& c, const DrawRules& rules, i64 position) {
+  const double temperature =
+      rules.temperature > kLowestTemperature ? rules.temperature : kLowestTemperature;
+  const double least_weight = rules.min_p < 1.0 ? rules.min_p : 1.0;
+  double sum = 0.0, kept = 0.0, second = 0.0;
+  for (i64 i = 0; i < c.count; ++i) {
+    const double weight = exponential(((double)c.values[i] - (double)c.values[0]) / temperature);
+    sum += weight;
+    if (!(weight < least_weight)) kept += weight;
+    if (i == 1) second = weight;
   }
+  double most = kept;
+  if (rules.top_p < 1.0) {
+    const double mass = rules.top_p * (1 - 1e-9) * sum;
+    // The kept ones end with the one that reaches the mass: the best, whose weight is 1, or a smaller.
+    const double reached = mass <= 1.0 ? 1.0 : mass + second;
+    if (reached < most) most = reached;
+  }
+  return uniform(rules.seed, position) * most < 1.0 - 1e-12;  // sums are rounded
+}
+
+static bool all_finite(const float* x, const i64* ids, i64 count) {
+  for (i64 i = 0; i < count; ++i) {
+    if (!(x[ids[i]] - x[ids[i]] == 0.0f)) return false;
+  }
+  return true;
+}
+
+static i64 draw_row(const DrawRules* rules, float* x, i64 n, i64 position, i64 num_seen,
+                    const u8* mask, i64 mask_tokens) {
   const i64 num_masked = n < mask_tokens ? n : mask_tokens;
-  const bool is_usable = mask ? usable(Masked{x, mask}, num_masked) : usable(Unmasked{x}, n);
-  if (!is_usable) return kBadLogits;
+  // Moved logits hide what the model computed, if that was no usable number.
+  if (!all_finite(x, rules->bias_ids, rules->num_biases) ||
+      !all_finite(x, rules->seen_ids, num_seen)) {
+    const bool is_usable = mask ? usable(Masked{x, mask}, num_masked) : usable(Unmasked{x}, n);
+    if (!is_usable) return kBadLogits;
+  }
   float *before_biases = rules->saved, *before_penalties = rules->saved + rules->num_biases;
   for (i64 i = 0; i < rules->num_biases; ++i) {
     float* at = x + rules->bias_ids[i];
@@ -225,13 +256,54 @@ STRATUM_API i64 stratum_draw(const DrawRules* rules, Object logits, i64 position
   found.count = 0;
   found.most = rules->temperature == 0 ? 1 : rules->top_k;
   found.bound = -__builtin_inff();
-  if (mask) {
-    find_candidates(Masked{x, mask}, num_masked, &found);
-  } else {
-    find_candidates(Unmasked{x}, n, &found);
-  }
+  const bool is_sound = mask ? find_candidates(Masked{x, mask}, num_masked, &found)
+                             : find_candidates(Unmasked{x}, n, &found);
   for (i64 i = 0; i < num_seen; ++i) x[rules->seen_ids[i]] = before_penalties[i];
   for (i64 i = 0; i < rules->num_biases; ++i) x[rules->bias_ids[i]] = before_biases[i];
-  if (found.count == 0) return kBadLogits;
-  return rules->temperature == 0 ? found.ids[0] : draw_of(found, *rules, position);
+  if (!is_sound || found.count == 0 || !(found.values[0] < __builtin_inff())) return kBadLogits;
+  if (rules->temperature == 0) return found.ids[0];
+  if (!mask && mask_tokens == kAnyMask) {
+    return is_best_sure(found, *rules, position) ? found.ids[0] : kDepends;
+  }
+  return draw_of(found, *rules, position);
+}
+
+// Whether rows of `n` logits have all ids that the rules name.
+static bool fits(const DrawRules* rules, i64 num_seen, i64 n) {
+  return rules->top_k >= 1 && rules->top_k <= kMostCandidates &&
+         all_below(rules->bias_ids, rules->num_biases, n) && all_below(rules->seen_ids, num_seen, n);
+}
+
+// The token at `position` of an answer, from contiguous float32 logits [V]; kBadLogits, or kUnfit when
+// something does not fit. `num_seen`: how many of the seen tokens count now, 0 for no penalties.
+// `mask`: a bit for each of the first `mask_tokens` tokens, lowest first, that is set where a token may
+// be drawn, in whole words of 32; null: all may. Null and kAnyMask: the best token, if it is the one
+// that is drawn with every mask that allows it, else kDepends.
+STRATUM_API i64 stratum_draw(const DrawRules* rules, Object logits, i64 position, i64 num_seen,
+                             const u8* mask, i64 mask_tokens) {
+  const ArrayHeader* a = (const ArrayHeader*)((const u8*)logits + rules->object_head);
+  if (a->dimensions != 1 || !contiguous(a, 0, sizeof(float)) || !fits(rules, num_seen, a->shape[0])) {
+    return kUnfit;
+  }
+  return draw_row(rules, (float*)a->data, a->shape[0], position, num_seen, mask, mask_tokens);
+}
+
+// Tokens of a window without penalties and masks: from each row of contiguous logits
+// [num_drafts + 1, V] one, the first at `position`, until one is not what was drafted there. Returns how
+// many were drawn into `out`; none from a row of no usable numbers on; or kUnfit.
+STRATUM_API i64 stratum_draw_window(const DrawRules* rules, Object logits, i64 position,
+                                    const i64* drafts, i64 num_drafts, i64* out) {
+  const ArrayHeader* a = (const ArrayHeader*)((const u8*)logits + rules->object_head);
+  if (a->dimensions != 2 || a->shape[0] != num_drafts + 1 || !contiguous(a, 0, sizeof(float)) ||
+      !fits(rules, 0, a->shape[1])) {
+    return kUnfit;
+  }
+  const i64 n = a->shape[1];
+  for (i64 i = 0; i <= num_drafts; ++i) {
+    const i64 token = draw_row(rules, (float*)a->data + i * n, n, position + i, 0, nullptr, 0);
+    if (token < 0) return i;
+    out[i] = token;
+    if (i == num_drafts || token != drafts[i]) return i + 1;
+  }
+  return 0;  // no window
 }

@@ -1,4 +1,4 @@
-"""Tune: measures which settings are fastest on this PC; may be skipped."""
+"""Tune: checks the graphics card, then measures which settings are fastest; both may be skipped."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton
 
 from engine.core.errors import EngineError
+from installer.engine_run import EngineRun, RunProgress
 from installer.errors import StoppedError
 from installer.steps import Step, Tuning
-from installer.tune import TuneProgress, TuneRun
+from installer.tune import TuneProgress
 from installer.tune_words import setting_name, tuning_words
 from installer.wizard.background import Report, run_in_background
 from installer.wizard.page import Details, Page, text_label
@@ -23,8 +24,10 @@ class TunePage(Page):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._run: TuneRun | None = None
+        self._run: EngineRun | None = None
         em = self.fontMetrics().height()
+        self.card = text_label()  # what the check of the graphics card came to
+        self.card.hide()
         self.status = text_label()
         self.bar = QProgressBar()
         self.bar.setTextVisible(False)
@@ -35,6 +38,7 @@ class TunePage(Page):
         self.stop = QPushButton(self.say("stop"))
         self.stop.hide()
         self.details = Details(session.texts.say("button.details"))
+        self.body.addWidget(self.card)
         self.body.addWidget(self.status)
         self.body.addWidget(self.bar)
         buttons = QHBoxLayout()
@@ -49,7 +53,16 @@ class TunePage(Page):
         self.stop.clicked.connect(self._stop)
 
     def enter(self) -> None:
-        """Offer it, or say what it came to."""
+        """Check the card if that was not done, then offer the measurement, or say what it came to."""
+        if self.session.wants_card_check:
+            self._check_card()
+        else:
+            self._offer()
+
+    def _offer(self) -> None:
+        lines = self.session.card_lines
+        self.card.setText("\n".join(lines or ()))
+        self.card.setVisible(bool(lines))
         installation = self.session.installation
         if not self.session.doors.can_tune():
             self.status.setText(self.say("unavailable"))
@@ -74,6 +87,50 @@ class TunePage(Page):
     def is_busy(self) -> bool:
         """Whether it measures."""
         return self._run is not None
+
+    def _check_card(self) -> None:
+        run = self._run = self.session.doors.make_card_check()
+        self._show_running(is_running=True)
+        self.bar.setRange(0, 0)
+        self.status.setText(self.say("card_checking"))
+        self.bar.setAccessibleName(self.status.text())
+        run_in_background(
+            self,
+            run.run,
+            on_progress=self._show_check,
+            on_success=self._take_card,
+            on_failure=self._fail_card,
+        )
+
+    def _show_check(self, progress: RunProgress) -> None:
+        if progress.total:
+            self.bar.setRange(0, progress.total)
+            self.bar.setValue(progress.done)
+        if progress.line:
+            self.details.add_line(progress.line)
+
+    def _take_card(self, report: Mapping[str, object]) -> None:
+        if self._run is None:
+            return
+        try:
+            self.session.take_card_report(report)
+        except EngineError as error:  # the run config cannot be written
+            self._fail_card(error)
+            return
+        self._end_check()
+
+    def _fail_card(self, error: EngineError) -> None:
+        if self._run is None:
+            return
+        is_stopped = isinstance(error, StoppedError)  # the engine makes it at its start
+        self.session.card_lines = () if is_stopped else (self.session.texts.error(error),)
+        self._end_check()
+
+    def _end_check(self) -> None:
+        self._run = None
+        self._show_running(is_running=False)
+        self._offer()
+        self.changed.emit()
 
     def begin(self) -> None:
         """Measure."""

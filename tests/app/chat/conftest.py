@@ -79,7 +79,7 @@ def wait_for_threads():
     """Let requests end that nobody waits for: their connections are closed after them."""
     for thread in threading.enumerate():
         if thread.name in {"answer", "answer-control", "status", "background"}:
-            thread.join(20)
+            thread.join(60)
 
 
 @pytest.fixture

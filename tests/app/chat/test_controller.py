@@ -17,7 +17,7 @@ ANSWERS = [
     {"when": "SLOWLY", "text": "</think>\n\n" + LONG, "delay_ms": 15, "times": 0},
     {"when": "THINKLONG", "text": "hm " * 3000 + "</think>\n\nDone.", "delay_ms": 10, "times": 0,
      "after_force": "\n\nNow answered."},
-    {"when": "READING", "text": "</think>\n\nRead.", "prompt_delay_ms": 1500, "prompt_steps": 30,
+    {"when": "READING", "text": "</think>\n\nRead.", "prompt_delay_ms": 4500, "prompt_steps": 45,
      "times": 0},
     {"when": "READFOREVER", "text": "</think>\n\nRead.", "prompt_delay_ms": 600_000,
      "prompt_steps": 600, "times": 1},
@@ -56,7 +56,7 @@ def test_a_question_is_answered_with_thinking_and_figures(chats):
     assert stats.effort == "high"
     [listed] = chats.service.conversations()
     assert listed.title == "What is it?"
-    assert chats.ended == [(listed.id, answer.id, pytest.approx(0, abs=40))]
+    assert chats.ended == [(listed.id, answer.id, pytest.approx(0, abs=600))]
     assert controller.activity.phase is Phase.IDLE
 
 

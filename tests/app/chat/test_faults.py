@@ -188,7 +188,7 @@ def test_an_app_that_is_killed_in_mid_answer_keeps_what_had_come(start_server, t
     )
     shown = process.stdout.read(200)
     # Shown a second ago is saved; the clock of a busy machine is given some more.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while saved_chars(folder) < len(shown):
         assert time.monotonic() < deadline
         time.sleep(0.05)

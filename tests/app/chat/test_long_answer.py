@@ -12,7 +12,7 @@ NUM_TOKENS = 60_000
 PIECES = [f" {number % 997}" for number in range(NUM_TOKENS // 3)]
 
 # The main thread's own work between two turns of the event loop; other programs do not count.
-MOST_AT_ONCE_S = 0.05
+MOST_AT_ONCE_S = 0.5  # of this thread alone; generous, since processors differ
 MOST_GROWTH_BYTES = 100 << 20
 
 

@@ -187,14 +187,20 @@ def test_a_branch_is_a_conversation_of_its_own(chats):
     assert len(controller.path()) == 4
 
 
-def test_a_full_disk_is_said_and_the_answer_is_there(chats):
-    store = chats.service._store
-    controller = chats.new()
-    chats.ask(controller, "One")
+def fill_disk(store):
+    """Let the store's file grow no more; the connection, with which a test can make room again."""
     assert store.flush()
     connection = store._database._writer
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
+    return connection
+
+
+def test_a_full_disk_is_said_and_the_answer_is_there(chats):
+    store = chats.service._store
+    controller = chats.new()
+    chats.ask(controller, "One")
+    connection = fill_disk(store)
     answer = chats.ask(controller, "Two " + "x" * 6000)
     assert answer.text == "这是答案。"
     chats.wait(lambda: chats.saving)
@@ -212,11 +218,7 @@ def test_what_is_not_saved_at_the_end_is_written_elsewhere(
     chats = open_chats(server.url)
     controller = chats.new()
     chats.ask(controller, "One")
-    store = chats.service._store
-    assert store.flush()
-    connection = store._database._writer
-    pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    connection.execute(f"PRAGMA max_page_count = {pages}")
+    fill_disk(chats.service._store)
     chats.ask(controller, "Two " + "x" * 6000)
     rescue = chats.service.close(timeout_s=0.5)
     assert rescue is not None
@@ -236,10 +238,7 @@ def test_a_disk_that_is_known_to_be_full_holds_nobody_up_at_the_end(
     controller = chats.new()
     chats.ask(controller, "One")
     store = chats.service._store
-    assert store.flush()
-    connection = store._database._writer
-    pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    connection.execute(f"PRAGMA max_page_count = {pages}")
+    fill_disk(store)
     chats.ask(controller, "Two " + "x" * 6000)
     chats.wait(lambda: chats.service.save_problem is not None)
     waited = []

@@ -103,14 +103,14 @@ def open_chat(qtbot, tmp_path, look):
         services.append(service)
         if engine is not None:
             service.ask_for_facts()
-            qtbot.waitUntil(lambda: service.facts.is_known, timeout=30_000)
+            qtbot.waitUntil(lambda: service.facts.is_known, timeout=60_000)
         view = ChatView(SimpleNamespace(open_chats=lambda: service))
         if not is_ours:
             qtbot.addWidget(view)
         view.resize(1100, 800)
         view.show()
         view.activateWindow()
-        qtbot.waitUntil(view.isActiveWindow, timeout=20_000)
+        qtbot.waitUntil(view.isActiveWindow, timeout=60_000)
         view.service = service
         return view
 
@@ -142,7 +142,7 @@ def ask(qtbot):
     return send
 
 
-def settle(transcript, seconds=20.0):
+def settle(transcript, seconds=60.0):
     """Let the transcript lay out, colour and draw formulas."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

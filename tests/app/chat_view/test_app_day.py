@@ -61,7 +61,7 @@ def test_a_day_of_use_loses_no_message_and_grows_nothing():
         cwd=REPOSITORY,
         capture_output=True,
         encoding="utf-8",
-        timeout=170,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]

@@ -1,13 +1,10 @@
 """The transcript: what is laid out, where the reader is, what can be selected."""
 
-import time
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtTest import QTest
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QPlainTextEdit, QToolButton
 from shiboken6 import Shiboken
 
@@ -16,41 +13,15 @@ from app.chat.view.markdown.blocks import Formula
 from app.chat.view.transcript.block_views import TextView
 from app.chat.view.transcript.code_view import CodeView
 from app.chat.view.transcript.formulas import Formulas
-from app.chat.view.transcript.rows import BodyRow, WidgetRow
+from app.chat.view.transcript.rows import WidgetRow
 from app.chat.view.transcript.widgets import MessageAction, StatusLine, ThinkingHead, ToolCard
 from app.chat.view.words import stats_details, stats_line
 from app.history.records import MessageState, MessageStats, Sampling, ToolCall, ToolState
 from app.look.look import palette_of
+from tests.app.chat_view.transcript_looks import documents, grow, top_of
 
 LONG = "\n\n".join(f"Paragraph {number} " + "with some words " * 12 for number in range(60))
 CODE = "Look:\n\n```python\ndef f(x):\n    return x  # same\n```\n\nand done."
-
-
-def documents(transcript):
-    """Documents that exist, by their views."""
-    return {
-        view: view._document
-        for section in transcript.sections
-        for row in section.rows
-        if isinstance(row, BodyRow)
-        for view in row.views
-        if view._document is not None
-    }
-
-
-def top_of(transcript, section, row):
-    value = transcript.verticalScrollBar().value()
-    return transcript.column.top_of(section) + section.tops[row.index] - value
-
-
-def centre(transcript, row, section, x=40):
-    return QPoint(
-        round(transcript.column.x) + x, round(top_of(transcript, section, row) + row.height / 3)
-    )
-
-
-def grow(transcript, message, text):
-    transcript.append_text(message.id, text)
 
 
 def test_of_a_thousand_messages_only_those_that_are_seen_are_laid_out(transcript, fill):
@@ -161,81 +132,6 @@ def test_colours_do_not_change_the_height(transcript, fill):
     before = view.height
     view.refit(transcript.surroundings)
     assert view.height == before
-
-
-def test_the_button_over_code_copies_all_of_it(transcript, fill):
-    code = "\n".join(f"line {number}" for number in range(200))
-    fill(transcript, ["q", f"```text\n{code}\n```\n"])
-    transcript.verticalScrollBar().setValue(0)
-    buttons = [
-        button
-        for button in transcript.viewport().findChildren(QToolButton)
-        if button.accessibleName() == "Copy this code" and button.isVisible()
-    ]
-    assert len(buttons) == 1
-    buttons[0].click()
-    assert QGuiApplication.clipboard().text() == code
-
-
-def test_text_is_selected_across_messages_and_copied(transcript, fill):
-    fill(transcript, ["My question", "First paragraph.\n\nSecond *paragraph*."])
-    question, answer = transcript.sections
-    begin = transcript.position_at(centre(transcript, question.body_rows()[0], question, x=0))
-    transcript.selection.anchor = begin
-    last = answer.body_rows()[-1]
-    point = QPoint(790, round(top_of(transcript, answer, last) + 5))
-    transcript.selection.cursor = transcript.position_at(point)
-    QTest.keyClick(transcript, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
-    expected = "My question\n\nFirst paragraph.\n\nSecond paragraph."
-    assert QGuiApplication.clipboard().text() == expected
-
-
-def test_the_mouse_selects_within_a_paragraph(transcript, fill):
-    fill(transcript, ["q", "alpha beta gamma"])
-    answer = transcript.sections[1]
-    row = answer.body_rows()[0]
-    y = round(top_of(transcript, answer, row) + 6)
-    x = round(transcript.column.x)
-    view = transcript.viewport()
-    QTest.mousePress(view, Qt.MouseButton.LeftButton, pos=QPoint(x + 1, y))
-    QTest.mouseMove(view, QPoint(x + 300, y))
-    QTest.mouseRelease(view, Qt.MouseButton.LeftButton, pos=QPoint(x + 300, y))
-    transcript.copy()
-    assert QGuiApplication.clipboard().text() == "alpha beta gamma"
-    QTest.mouseDClick(view, Qt.MouseButton.LeftButton, pos=QPoint(x + 8, y))
-    assert transcript.selected_text() == "alpha"
-
-
-def test_all_messages_can_be_selected_even_unseen_ones(transcript, fill):
-    texts = [f"text {number}" for number in range(100)]
-    fill(transcript, texts)
-    QTest.keyClick(transcript, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
-    transcript.copy()
-    assert QGuiApplication.clipboard().text() == "\n\n".join(texts)
-
-
-def test_a_click_opens_a_link_of_the_web_outside(transcript, fill, monkeypatch):
-    opened = []
-    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toString()))
-    fill(transcript, ["q", "[here](https://example.com/x) and [bad](file:///etc/passwd)"])
-    answer = transcript.sections[1]
-    point = centre(transcript, answer.body_rows()[0], answer, x=10)
-    QTest.mouseClick(transcript.viewport(), Qt.MouseButton.LeftButton, pos=point)
-    assert opened == ["https://example.com/x"]
-    QTest.mouseClick(transcript.viewport(), Qt.MouseButton.LeftButton, pos=point + QPoint(90, 0))
-    assert len(opened) == 1
-
-
-def test_selecting_over_a_link_does_not_open_it(transcript, fill, monkeypatch):
-    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: pytest.fail(str(url)))
-    fill(transcript, ["q", "[a rather long link](https://example.com/x)"])
-    answer = transcript.sections[1]
-    point = centre(transcript, answer.body_rows()[0], answer, x=4)
-    view = transcript.viewport()
-    QTest.mousePress(view, Qt.MouseButton.LeftButton, pos=point)
-    QTest.mouseMove(view, point + QPoint(60, 0))
-    QTest.mouseRelease(view, Qt.MouseButton.LeftButton, pos=point + QPoint(60, 0))
-    assert transcript.selected_text()
 
 
 def test_thinking_is_folded_with_its_time_and_unfolds(transcript, fill, settled):
@@ -472,21 +368,7 @@ def test_nothing_is_laid_out_while_nobody_looks(transcript, fill, settled):
     assert transcript.sections[1].body_rows()[-1].is_laid_out
 
 
-def test_text_does_not_run_away_while_it_is_selected(transcript, fill, settled):
-    messages = fill(transcript, ["q", LONG], state=MessageState.GROWING)
-    view, bar = transcript.viewport(), transcript.verticalScrollBar()
-    QTest.mousePress(view, Qt.MouseButton.LeftButton, pos=QPoint(100, 200))
-    QTest.mouseMove(view, QPoint(250, 260))
-    before = bar.value()
-    grow(transcript, messages[-1], "\n\nMore." * 30)
-    settled(transcript)
-    assert bar.value() == before
-    QTest.mouseRelease(view, Qt.MouseButton.LeftButton, pos=QPoint(250, 260))
-    assert not transcript.is_at_end
-    assert transcript.end_button.isVisible()
-
-
-def test_a_long_streamed_answer_costs_little_for_each_batch(transcript, fill, settled):
+def test_a_long_streamed_answer_keeps_only_the_parts_in_sight_laid_out(transcript, fill, settled):
     part = (
         "## Part\n\nSome *words* about $x^2$ and `code`.\n\n```python\ndef f(x):\n"
         + "    y = x + 1  # again\n" * 12
@@ -496,15 +378,11 @@ def test_a_long_streamed_answer_costs_little_for_each_batch(transcript, fill, se
     )
     text = part * 40
     messages = fill(transcript, ["q", "Begin.\n\n"], state=MessageState.GROWING)
-    longest = 0.0
     for place in range(0, len(text), 400):
-        begin = time.thread_time()  # of this thread alone: other programs do not count
         grow(transcript, messages[-1], text[place : place + 400])
         transcript.lay_out()
         transcript.viewport().repaint()
-        longest = max(longest, time.thread_time() - begin)
     settled(transcript)
-    assert longest < 0.2, longest  # 0.02 s on 2 cores of 2026; a slow machine may take longer
     assert len(documents(transcript)) < 60
     row = transcript.sections[1].body_rows()[-1]
     assert row.is_laid_out

@@ -111,7 +111,8 @@ def without_ids(whole):
 
 @given(st.lists(conversations(), max_size=3))
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_json_loses_nothing(store, tmp_path, given_conversations):
     for conversation, messages, contents in given_conversations:

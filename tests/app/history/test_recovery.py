@@ -139,7 +139,7 @@ def test_closing_during_a_repair_writes_the_conversations_that_only_memory_has(f
 
     def nothing_left(damaged):
         is_repairing.set()
-        assert may_end.wait(30)
+        assert may_end.wait(60)
         damaged.replace(damaged.with_name("aside.db"))
         return Problem("history_recovered", "Nothing could be read.", {})
 
@@ -148,12 +148,12 @@ def test_closing_during_a_repair_writes_the_conversations_that_only_memory_has(f
     store._house.join()
     store._house = threading.Thread(target=store._repair, args=(sqlite3.DatabaseError("x"),))
     store._house.start()
-    assert is_repairing.wait(30)
+    assert is_repairing.wait(60)
     closer = threading.Thread(target=store.close)
     closer.start()
-    store._thread.join(30)  # it has ended: whatever is found now must be written by closing
+    store._thread.join(60)  # it has ended: whatever is found now must be written by closing
     may_end.set()
-    closer.join(30)
+    closer.join(60)
     again = HistoryStore(path)
     assert {c.title for c in again.conversations()} == titles
     again.close()

@@ -29,7 +29,7 @@ from tests.support.history import add_conversation, growing
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
-def wait_until(condition, timeout_s=20.0):
+def wait_until(condition, timeout_s=60.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline

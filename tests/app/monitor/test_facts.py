@@ -185,6 +185,7 @@ CARD = GpuSample(0, "RTX", 8 * GIB, 12 * GIB, load=0.9)
     ("code", "facts"),
     [
         ("plain_operations", {"status": status(ops="reference numpy")}),
+        ("card_not_used", {"status": status(card_notice="RTX is not used: it hangs.")}),
         ("was_restarted", {"status": status(restarts=2)}),
         (
             "slower_than_tuned",

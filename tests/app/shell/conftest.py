@@ -21,7 +21,7 @@ try:
 except ImportError:
     collect_ignore_glob = ["test_*.py"]
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 @pytest.fixture(autouse=True)

@@ -56,7 +56,7 @@ def start_second(wish: Wish, **environment: str) -> subprocess.Popen[bytes]:
 
 
 def ends_with(second: subprocess.Popen[bytes]) -> str:
-    out, _ = second.communicate(timeout=30)
+    out, _ = second.communicate(timeout=90)
     assert second.returncode == 0
     return out.decode().strip()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from app.supervisor.state import Activity, EngineState, LoadProgress, Phase, Rea
 from app.tray.menu import TrayMenu
 from app.tray.state_icon import ARC_STEPS, Sign, sign_icon, sign_of, state_icon
 from app.views import View
+from engine.worker.card_gate import PHASE
 
 READY = EngineState(Phase.READY, model="tiny", base_url="http://127.0.0.1:8080", is_loaded=True)
 
@@ -147,5 +149,8 @@ def test_without_models_one_can_be_added(menu, context):
 def test_the_first_entry_says_the_state(menu, supervisor):
     supervisor.show(loading(0.42))
     assert menu.action("state").text() == "Loading 42 %"
+    checking = LoadProgress(PHASE, 7, 100)
+    supervisor.show(dataclasses.replace(loading(0.42), progress=checking))
+    assert menu.action("state").text() == "Checking the graphics card, once: 7 %"
     supervisor.show(READY)
     assert menu.action("state").text() == "Ready: tiny"

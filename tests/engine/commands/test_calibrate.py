@@ -184,7 +184,7 @@ def test_stopping_it_leaves_the_defaults_says_so_and_ends_the_worker(
             break
     time.sleep(0.5)
     process.send_signal(number)
-    out, err = process.communicate(timeout=150)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     report = json.loads(out)
     assert report["message"] == "Calibration was stopped. The default settings stay."

@@ -47,8 +47,8 @@ def url(tmp_path_factory):
         found = re.search(r"http://[^ ]+", out.readline().decode())
         yield found[0]
         headers = {"x-api-key": KEY}
-        requests.post(f"{found[0]}/shutdown", json={}, headers=headers, timeout=10)
-        assert process.wait(timeout=20) == 0
+        requests.post(f"{found[0]}/shutdown", json={}, headers=headers, timeout=90)
+        assert process.wait(timeout=90) == 0
 
 
 @pytest.fixture

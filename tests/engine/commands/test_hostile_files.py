@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,9 +97,7 @@ def test_a_file_that_cannot_be_used_is_one_sentence_and_status_2(
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "tokens.json").write_text("[1, 2]", encoding="utf-8")
-    began_at = time.monotonic()
     assert main([command, *COMMANDS[command], str(tmp_path / min(files))]) == 2
-    assert time.monotonic() - began_at < 5  # imports are part of it
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(f"engine {command}: ")

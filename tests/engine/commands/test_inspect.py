@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,15 +13,18 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 ROOT = Path(__file__).parents[3]
 
 
-def inspect(*arguments: str) -> subprocess.CompletedProcess[str]:
+def inspect(
+    *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "engine", "inspect", *arguments],
         capture_output=True,
         text=True,
         encoding="utf-8",
         cwd=ROOT,
+        env={**os.environ, **(environment or {})},
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -73,3 +77,46 @@ def test_the_parts_stand_in_columns() -> None:
     parts = [line for line in lines[begin:] if line.startswith("    ")]
     assert len(parts) > 5
     assert len({re.search(" (ram|ram_mapped|disk) ", line).start() for line in parts}) == 1
+
+
+CARDS = {"STRATUM_EMULATED_CARDS": "3000,1500"}
+
+
+def test_what_lies_on_which_card_is_told_for_each(tmp_path: Path) -> None:
+    environment = {**CARDS, "STRATUM_HOME": str(tmp_path)}
+    flags = (str(GOLDEN / "full.gguf"), "--context", "64", "--vram-reserve-mib", "0")
+    lines = inspect(*flags, "--gpus", "0,1", environment=environment).stdout.splitlines()
+    assert "  placement on this machine (CPU and graphics cards)" in lines
+    assert any(re.search("Other +vram", line) for line in lines)
+    at = lines.index("  graphics cards")
+    cards = lines[at + 1 :]
+    assert [line.split(":")[0] for line in cards] == [
+        "    0 Emulated card 0, 2.9 GiB free",
+        "    1 Emulated card 1, 1.5 GiB free",
+    ]
+    layers = [re.search(r": layers? (\d)(?: to (\d))?", line) for line in cards]
+    ends = [int(found[2] or found[1]) - int(found[1]) + 1 for found in layers if found]
+    assert sum(ends) == 4
+    assert [("head" in line) for line in cards].count(True) == 1
+    assert all(
+        "of their experts" in line and "checked before its first use" in line for line in cards
+    )
+
+    report = json.loads(inspect(*flags, "--gpus", "1", "--json", environment=environment).stdout)
+    first, second = report["cards"]
+    assert (first["layers"], second["layers"]) == (None, [0, 3])
+    assert first["reason"] == "the setting gpus does not name it"
+    assert second["has_head"]
+    assert 0 < second["expert_bytes"] < second["used_bytes"] < second["free_bytes"]
+
+
+def test_a_card_that_is_left_out_is_told_with_the_reason(tmp_path: Path) -> None:
+    environment = {"STRATUM_EMULATED_CARDS": "3000,900", "STRATUM_HOME": str(tmp_path)}
+    done = inspect(str(GOLDEN / "full.gguf"), "--context", "64", environment=environment)
+    assert "1 Emulated card 1, 900.0 MiB free: not used, it has no room for a layer" in done.stdout
+    assert (
+        "card" not in inspect(str(GOLDEN / "full.gguf"), "--ops", "host", environment=CARDS).stdout
+    )
+    wrong = inspect("--gpus", "2", environment=environment)
+    assert wrong.returncode == 2
+    assert "The setting gpus names the card 2, which this PC does not have" in wrong.stderr

@@ -67,8 +67,9 @@ def test_the_key_changes_with_machine_model_and_context_only():
         calibration_key(RunConfig(), dataclasses.replace(machine, cpu_name="Z80")),
         calibration_key(RunConfig(), dataclasses.replace(machine, ram_total_bytes=ram * 2)),
         calibration_key(RunConfig(), machine, ("RTX 5070, 12 GiB",)),
+        calibration_key(RunConfig(gpus=[1]), machine),
     }
-    assert len(others | {key}) == 6
+    assert len(others | {key}) == 7
 
 
 def test_a_known_calibration_is_applied_to_a_new_config(tmp_path: Path):

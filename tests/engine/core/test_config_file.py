@@ -162,3 +162,28 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         save_config(RunConfig(port=82), path)
     assert load_config(path).port == 81
     assert [entry.name for entry in tmp_path.iterdir()] == ["c.json"]
+
+
+@pytest.mark.parametrize(
+    ("written", "names"),
+    [
+        ("auto", ("auto",)),
+        ([], ("auto",)),
+        (1, ("1",)),
+        ([0, 1], ("0", "1")),
+        ("0, 2", ("0", "2")),
+        (["GPU-1f3a77b0-aa"], ("GPU-1f3a77b0-aa",)),
+    ],
+)
+def test_cards_are_named_by_numbers_uuids_or_left_to_the_program(tmp_path, written, names):
+    path = write(tmp_path / "c.json", {"gpus": written})
+    config = load_config(path)
+    assert config.gpus == names
+    save_config(config, path)
+    assert load_config(path) == config
+
+
+@pytest.mark.parametrize("written", [["auto", 0], [1, 1], ["first"], [True], -1, [1.5], {"a": 1}])
+def test_cards_that_are_none_are_refused_with_what_is_allowed(tmp_path, written):
+    with pytest.raises(ConfigError, match=r"gpus is .*; it must be a list of cards .* or `auto`"):
+        load_config(write(tmp_path / "c.json", {"gpus": written}))

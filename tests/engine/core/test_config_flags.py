@@ -34,9 +34,10 @@ def test_flags_of_every_kind_are_read():
     got = config(
         *("--port", "9", "--aliases", "a, b,", "--no-fit-max-tokens", "--strict-model"),
         *("--sampling", '{"temperature": 0.5}', "--model", "x ü.gguf", "--kv-type", "f32"),
-        *("--queue-timeout-s", "1.5"),
+        *("--queue-timeout-s", "1.5", "--gpus", "0,1"),
     )
     assert got.port == 9
+    assert got.gpus == ("0", "1")
     assert got.aliases == ("a", "b")
     assert got.fit_max_tokens is False
     assert got.strict_model is True
@@ -59,6 +60,7 @@ def test_a_flag_wins_over_the_file_and_unknown_keys_stay(tmp_path):
     [
         (("--port", "x"), 'port is "x"; it must be a whole number from 0 to 65535'),
         (("--ops", "magic"), 'ops is "magic"; it must be one of auto, reference, host, cuda'),
+        (("--gpus", "0,first"), 'gpus is "first"; it must be a list of cards (numbers or UUIDs'),
         (("--sampling", "{"), "--sampling takes JSON"),
         (("--sampling", "[" * 100_000), "--sampling takes JSON"),
         (("--sampling", '{"top_k": -1}'), "sampling.top_k is -1"),

@@ -41,7 +41,7 @@ def test_a_command_says_its_error_to_a_program_only_when_asked(wanted, tmp_path)
         capture_output=True,
         encoding="utf-8",
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 2
     lines = done.stderr.splitlines()

@@ -42,7 +42,7 @@ def test_a_failed_write_leaves_the_old_file(
     assert [entry.name for entry in tmp_path.iterdir()] == ["history.json"]
 
 
-@pytest.mark.parametrize(("patience_s", "is_replaced"), [(5.0, True), (0.0, False)])
+@pytest.mark.parametrize(("patience_s", "is_replaced"), [(60.0, True), (0.0, False)])
 def test_a_rename_that_a_scanner_holds_up_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float, is_replaced: bool
 ) -> None:

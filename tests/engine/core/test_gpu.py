@@ -40,6 +40,8 @@ class FakeCard:
             "nvmlDeviceGetMemoryBusWidth": 192,
             "nvmlDeviceGetComputeRunningProcesses": [],
             "nvmlDeviceGetGraphicsRunningProcesses": [],
+            "nvmlDeviceGetUUID": "GPU-1f3a77b0-0000-0000-0000-000000000001",
+            "nvmlDeviceGetPciInfo": SimpleNamespace(domain=0, bus=0x1A, device=0),
         } | answers
 
 
@@ -113,6 +115,8 @@ def test_a_card_is_described_by_its_driver() -> None:
         "nvmlDeviceGetMaxClockInfo",
         "nvmlDeviceGetMemoryBusWidth",
         "nvmlDeviceGetComputeRunningProcesses",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetPciInfo",
     ],
 )
 def test_a_question_that_a_driver_refuses_costs_that_fact_alone(question: str) -> None:
@@ -224,3 +228,12 @@ def test_the_real_package_without_a_driver_finds_no_card() -> None:
     else:
         real.nvmlShutdown()
         assert read_nvml(real).cards
+
+
+def test_a_card_is_told_by_its_uuid_and_its_place_on_the_bus() -> None:
+    (found,) = read_nvml(FakePynvml(FakeCard())).cards
+    assert found.uuid.startswith("GPU-1f3a")
+    assert found.pci == "0000:1a:00"
+    silent = FakeCard(nvmlDeviceGetUUID=b"GPU-2", nvmlDeviceGetPciInfo=None)
+    (found,) = read_nvml(FakePynvml(silent)).cards
+    assert (found.uuid, found.pci) == ("GPU-2", "")

@@ -18,7 +18,8 @@ from engine.core.ngram_mode import (
     slow_drive_sentence,
 )
 from engine.core.ngram_numbers import CACHE_ROWS, TABLE_NAME
-from engine.core.placement import TABLE_PART, Tier, place_on_cpu
+from engine.core.placement import place_on_cpu
+from engine.core.weight_groups import TABLE_PART, Tier
 
 GIB = 1 << 30
 REAL_ROWS = 320_001_536

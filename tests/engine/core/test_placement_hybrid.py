@@ -15,7 +15,7 @@ from engine.core.gguf_header import read_model_header
 from engine.core.gpu import Gpu
 from engine.core.machine import Machine
 from engine.core.model_numbers import ModelNumbers, numbers_of_catalog, numbers_of_header
-from engine.core.placement import Tier, Verdict, place_on_cpu
+from engine.core.placement import Verdict, place_on_cpu
 from engine.core.placement_hybrid import (
     HybridPlacement,
     best_gpu,
@@ -24,6 +24,7 @@ from engine.core.placement_hybrid import (
     place,
     reserve_bytes,
 )
+from engine.core.weight_groups import Tier
 from tests.support.pc_profiles import card, pc
 
 GIB = 1 << 30

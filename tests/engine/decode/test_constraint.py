@@ -1,192 +1,43 @@
 """Answers held to their form: random logits, so only the constraint makes anything of them."""
 
 import json
-from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
-import engine.decode.call_form as call_form_module
-import engine.decode.constraint as constraint_module
-from engine.core.config import BUNDLED_MODEL
-from engine.core.gguf_header import read_model_header
-from engine.decode.constraint import AnswerConstraint
 from engine.decode.grammar_cursor import ConstraintError, GrammarCursor
 from engine.decode.grammar_vocabulary import GrammarVocabulary, LazyVocabulary
 from engine.decode.json_watch import JsonWatch
-from engine.decode.sampling import Sampler
-from engine.ops.token_mask import TokenMask
-from engine.text.answer import AnswerStream
 from engine.text.events import (
     CallDelta,
     CallEnd,
     CallStart,
     ContentDelta,
     Event,
-    FinishReason,
     ReasoningDelta,
-    ToolSpec,
-    merge_events,
 )
-from engine.text.grammar import answer_grammar
 from engine.text.output_rules import (
-    ANY_TOOL,
-    FREE_TEXT,
     CallMode,
-    FormatKind,
-    ResponseFormat,
     ToolChoice,
 )
-from engine.text.tokenizer import Tokenizer
-from engine.worker.answer_limits import ordered_stop_ids, with_call_rules, with_thinking_rules
 from engine.worker.messages import Constraint, SamplingParams, Start
-
-REQUIRED = ToolChoice(CallMode.REQUIRED)
-JSON_OBJECT = ResponseFormat(FormatKind.JSON_OBJECT)
-TRIP = ToolSpec(
-    "plan_trip",
-    {
-        "type": "object",
-        "properties": {
-            "city": {"enum": ["Paris", "Parma", "Rome"]},
-            "days": {"type": "integer", "minimum": 1},
-            "tags": {"type": "array", "maxItems": 3, "items": {"$ref": "#/$defs/tag"}},
-            "class": {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]},
-            "budget": {"type": ["number", "null"]},
-            "hotel": {
-                "type": "object",
-                "properties": {"pool": {"type": "boolean"}},
-                "required": ["pool"],
-            },
-        },
-        "required": ["city", "days"],
-        "$defs": {"tag": {"type": "string", "enum": ["sea", "hills"]}},
-    },
+from tests.support.held_answers import (
+    DOCUMENT,
+    JSON_OBJECT,
+    PING,
+    REQUIRED,
+    TRIP,
+    WRITE,
+    AnswerBench,
+    Logits,
+    json_schema,
+    largest,
 )
-PING = ToolSpec("ping", {})
-WRITE = ToolSpec(
-    "write",
-    {
-        "type": "object",
-        "properties": {
-            "path": {"type": "string"},
-            "mode": {"enum": ["w", "a"]},
-            "text": {"type": "string"},
-        },
-        "required": ["path", "mode"],
-    },
-)
-DOCUMENT = {
-    "type": "object",
-    "properties": {
-        "kind": {"enum": ["x", "y", 3]},
-        "inner": {
-            "type": "object",
-            "properties": {
-                "list": {"type": "array", "items": {"type": "integer"}, "maxItems": 4},
-                "flag": {"type": "boolean"},
-            },
-            "required": ["list"],
-        },
-    },
-    "required": ["kind", "inner"],
-}
-
-Logits = np.ndarray
-
-
-def largest(logits: Logits, mask: TokenMask | None) -> int:
-    return int((logits if mask is None else mask.applied(logits)).argmax())
-
-
-Tilt = Callable[[Logits, list[int]], None]
-
-
-def json_schema(schema: dict[str, object]) -> ResponseFormat:
-    return ResponseFormat(FormatKind.JSON_SCHEMA, schema)
-
-
-class Bench:
-    """One vocabulary, and answers made with it."""
-
-    def __init__(self) -> None:
-        metadata = read_model_header(BUNDLED_MODEL).metadata
-        self.tokenizer = Tokenizer.from_metadata(metadata)
-        self.vocabulary = GrammarVocabulary(self.tokenizer)
-
-    def ids(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text, parse_special=True, normalise=False)
-
-    def text(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(ids, skip_control=False)
-
-    def start(
-        self,
-        *tools: ToolSpec,
-        choice: ToolChoice = ANY_TOOL,
-        form: ResponseFormat = FREE_TEXT,
-        is_parallel: bool = True,
-        is_thinking: bool = False,
-        seed: int = 0,
-    ) -> Start:
-        constraint = answer_grammar(tools, choice, form, is_parallel=is_parallel).constraint
-        start = Start(
-            "a",
-            (1,),
-            3000,
-            ordered_stop_ids(self.tokenizer),
-            SamplingParams(seed=seed),
-            constraint=constraint,
-        )
-        start = with_call_rules(start, self.tokenizer)
-        return with_thinking_rules(start, self.tokenizer, None) if is_thinking else start
-
-    def constraint(self, start: Start) -> AnswerConstraint:
-        return AnswerConstraint(start, self.vocabulary)
-
-    def answer(
-        self, start: Start, tilt: Tilt = lambda _logits, _ids: None, limit: int = 1500
-    ) -> list[int]:
-        """The ids of an answer from random logits, to a stop id or the limit."""
-        constraint, sampler = self.constraint(start), Sampler(start.sampling)
-        random = np.random.default_rng(start.sampling.seed)
-        ids: list[int] = []
-        while len(ids) < limit and (not ids or ids[-1] not in start.stop_ids):
-            logits = random.normal(size=self.tokenizer.vocab_size).astype(np.float32) * 2
-            tilt(logits, ids)
-            ids.append(constraint.choose(logits, sampler.sample))
-            sampler.note(ids[-1])
-        return ids
-
-    def events(self, ids: Sequence[int], *tools: ToolSpec, is_thinking: bool = False):
-        stream = AnswerStream(
-            self.tokenizer,
-            tools,
-            starts_in_thinking=is_thinking,
-            stops=(),
-            new_call_id=lambda: "call",
-        )
-        is_ended = ids[-1] in self.tokenizer.eos_ids
-        events = list(stream.push(ids).events)
-        events += stream.finish(FinishReason.STOP if is_ended else FinishReason.LENGTH).events
-        return merge_events(events)
-
-    def script(self, text: str) -> Tilt:
-        """Logits that want exactly this text, token by token."""
-        wanted = self.ids(text)
-
-        def tilt(logits: Logits, ids: list[int]) -> None:
-            logits[:] = np.float32(-15)
-            logits[self.tokenizer.structure.im_end] = 20  # where what is wanted must not come
-            if len(ids) < len(wanted):
-                logits[wanted[len(ids)]] = 50
-
-        return tilt
 
 
 @pytest.fixture(scope="module")
-def bench() -> Bench:
-    return Bench()
+def bench() -> AnswerBench:
+    return AnswerBench()
 
 
 def calls_of(events: list[Event]) -> list[tuple[str, dict[str, object]]]:
@@ -212,7 +63,7 @@ def check_trip(arguments: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_required_call_is_valid_whatever_the_model_would_say(bench: Bench, seed: int):
+def test_a_required_call_is_valid_whatever_the_model_would_say(bench: AnswerBench, seed: int):
     tools = (TRIP, PING)
     start = bench.start(*tools, choice=REQUIRED, is_parallel=False, seed=seed)
     calls = calls_of(bench.events(bench.answer(start), *tools))
@@ -225,13 +76,13 @@ def test_a_required_call_is_valid_whatever_the_model_would_say(bench: Bench, see
         assert arguments == {}
 
 
-def test_a_named_tool_is_the_only_one(bench: Bench):
+def test_a_named_tool_is_the_only_one(bench: AnswerBench):
     choice = ToolChoice(CallMode.REQUIRED, frozenset({"ping"}))
     ids = bench.answer(bench.start(TRIP, PING, choice=choice, is_parallel=False))
     assert calls_of(bench.events(ids, TRIP, PING)) == [("ping", {})]
 
 
-def test_thinking_is_free_and_a_required_call_follows_it(bench: Bench):
+def test_thinking_is_free_and_a_required_call_follows_it(bench: AnswerBench):
     start = bench.start(PING, choice=REQUIRED, is_parallel=False, is_thinking=True)
     thought = "I <tool_call> something, {and} more.</think>"
     ids = bench.answer(start, bench.script(thought))
@@ -241,7 +92,7 @@ def test_thinking_is_free_and_a_required_call_follows_it(bench: Bench):
     assert calls_of(events) == [("ping", {})]
 
 
-def test_free_text_is_not_touched_until_the_call_token_comes(bench: Bench):
+def test_free_text_is_not_touched_until_the_call_token_comes(bench: AnswerBench):
     text = "Let me see: <function=ping> and </function>.\n"
     start = bench.start(PING)
     ids = bench.answer(start, bench.script(text))
@@ -250,26 +101,26 @@ def test_free_text_is_not_touched_until_the_call_token_comes(bench: Bench):
     assert next(e for e in bench.events(ids, PING) if isinstance(e, CallStart)).name == "ping"
 
 
-def test_thinking_that_begins_anew_is_free_too(bench: Bench):
+def test_thinking_that_begins_anew_is_free_too(bench: AnswerBench):
     text = "Well.<think>I could <tool_call> now.</think><tool_call>\n<function=ping>"
     ids = bench.answer(bench.start(PING), bench.script(text))
     assert bench.text(ids) == text + "\n</function>\n</tool_call><|im_end|>"
 
 
-def test_banned_calls_never_come(bench: Bench):
+def test_banned_calls_never_come(bench: AnswerBench):
     start = bench.start(PING, choice=ToolChoice(CallMode.NONE))
     ids = bench.answer(start, bench.script("So <tool_call>\n<function=ping>"))
     assert bench.tokenizer.structure.tool_call not in ids
 
 
-def test_a_second_call_never_comes_where_one_is_wanted(bench: Bench):
+def test_a_second_call_never_comes_where_one_is_wanted(bench: AnswerBench):
     call = "<tool_call>\n<function=ping>\n</function>\n</tool_call>"
     start = bench.start(PING, is_parallel=False)
     ids = bench.answer(start, bench.script(f"{call}\n{call}"))
     assert bench.text(ids) == call + "<|im_end|>"
 
 
-def test_only_calls_follow_a_call(bench: Bench):
+def test_only_calls_follow_a_call(bench: AnswerBench):
     call = "<tool_call>\n<function=ping>\n</function>\n</tool_call>"
     ids = bench.answer(bench.start(PING), bench.script(f"{call}\n{call}Hello"))
     assert bench.text(ids) == f"{call}\n{call}<|im_end|>"
@@ -287,7 +138,7 @@ def test_only_calls_follow_a_call(bench: Bench):
         'quotes " and \\ and {"json": [1]}',
     ],
 )
-def test_a_raw_value_is_written_as_the_model_wants_it(bench: Bench, value: str):
+def test_a_raw_value_is_written_as_the_model_wants_it(bench: AnswerBench, value: str):
     text = f"<tool_call>\n<function=write>\n<parameter=path>\n{value}\n</parameter>\n"
     text += "<parameter=mode>\na\n</parameter>\n</function>\n</tool_call>"
     start = bench.start(WRITE, is_parallel=False)
@@ -304,7 +155,7 @@ def test_a_raw_value_is_written_as_the_model_wants_it(bench: Bench, value: str):
     assert calls_of(bench.events(made, WRITE)) == [("write", {"path": value, "mode": "a"})]
 
 
-def test_a_call_does_not_end_before_its_required_parameters(bench: Bench):
+def test_a_call_does_not_end_before_its_required_parameters(bench: AnswerBench):
     text = "<tool_call>\n<function=write>\n<parameter=path>\nx\n</parameter>\n</function>"
     ids = bench.answer(bench.start(WRITE), bench.script(text), limit=300)
     made = bench.text(ids)
@@ -312,14 +163,14 @@ def test_a_call_does_not_end_before_its_required_parameters(bench: Bench):
     assert "\n</parameter>\n</function>" not in made.split("<parameter=mode>")[0]
 
 
-def test_a_parameter_comes_once_only(bench: Bench):
+def test_a_parameter_comes_once_only(bench: AnswerBench):
     parameter = "<parameter=mode>\nw\n</parameter>\n"
     text = f"<tool_call>\n<function=write>\n{parameter}{parameter}"
     made = bench.text(bench.answer(bench.start(WRITE), bench.script(text), limit=60))
     assert made.count("<parameter=mode>") == 1
 
 
-def test_special_tokens_never_stand_in_a_raw_value(bench: Bench):
+def test_special_tokens_never_stand_in_a_raw_value(bench: AnswerBench):
     text = "<tool_call>\n<function=write>\n<parameter=path>\n"
     wanted = bench.ids(text)
     special = np.flatnonzero(~bench.vocabulary.ordinary.flags(bench.vocabulary.vocab_size))
@@ -335,46 +186,7 @@ def test_special_tokens_never_stand_in_a_raw_value(bench: Bench):
     assert not set(ids[len(wanted) :]) & set(special.tolist())
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_what_is_found_without_a_mask_is_what_the_mask_would_say(
-    bench: Bench, seed: int, monkeypatch: pytest.MonkeyPatch
-):
-    """Logits that want what is mostly allowed, an early end, special tokens, and nonsense."""
-    start = bench.start(
-        *((TRIP, PING) if seed % 2 else ()),
-        choice=REQUIRED if seed % 2 else ANY_TOOL,
-        form=FREE_TEXT if seed % 2 else json_schema(DOCUMENT),
-        is_parallel=seed % 3 == 0,
-    )
-    num_unmasked = 0
-
-    def noted(logits: Logits, mask: TokenMask | None) -> int:
-        nonlocal num_unmasked
-        num_unmasked += mask is None
-        return largest(logits, mask)
-
-    def answer() -> list[int]:
-        constraint, random = bench.constraint(start), np.random.default_rng(seed)
-        ids: list[int] = []
-        while len(ids) < 200 and (not ids or ids[-1] not in start.stop_ids):
-            logits = random.normal(size=bench.tokenizer.vocab_size + 64).astype(np.float32)
-            logits[random.choice(len(logits), 3)] += 6
-            for text in ('"', '":', "a", "1", "}", "\n"):  # what a form often wants
-                logits[bench.ids(text)[0]] += random.random() * 6
-            logits[list(start.stop_ids)] += random.random() * 6
-            ids.append(constraint.choose(logits, noted, is_greedy=True))
-        return ids
-
-    quick = answer()
-    assert num_unmasked
-    for kind in (constraint_module._Document, call_form_module._Words):
-        monkeypatch.setattr(kind, "is_strict", False)
-    num_unmasked = 0
-    assert answer() == quick
-    assert not num_unmasked
-
-
-def test_tokens_that_must_come_are_taken_without_logits(bench: Bench):
+def test_tokens_that_must_come_are_taken_without_logits(bench: AnswerBench):
     start = bench.start(PING, choice=REQUIRED, is_parallel=False)
     constraint = bench.constraint(start)
     logits = np.zeros(bench.tokenizer.vocab_size, np.float32)
@@ -384,7 +196,7 @@ def test_tokens_that_must_come_are_taken_without_logits(bench: Bench):
     assert bench.text(ids).startswith("<tool_call>\n<function=ping>\n</function>")
 
 
-def test_what_may_end_is_not_forced_to_go_on(bench: Bench):
+def test_what_may_end_is_not_forced_to_go_on(bench: AnswerBench):
     cursor = GrammarCursor(bench.vocabulary.matcher('start: "river bank" (" of a town")?'))
     first = cursor.forced()
     assert bench.text(first) == "river bank"
@@ -399,7 +211,7 @@ def test_what_may_end_is_not_forced_to_go_on(bench: Bench):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_document_is_valid_whatever_the_model_would_say(bench: Bench, seed: int):
+def test_a_document_is_valid_whatever_the_model_would_say(bench: AnswerBench, seed: int):
     start = bench.start(form=json_schema(DOCUMENT), seed=seed)
     events = bench.events(bench.answer(start))
     assert len(events) == 1
@@ -410,7 +222,7 @@ def test_a_document_is_valid_whatever_the_model_would_say(bench: Bench, seed: in
     assert value.keys() == {"kind", "inner"}
 
 
-def test_a_document_comes_after_thinking_or_a_call_instead(bench: Bench):
+def test_a_document_comes_after_thinking_or_a_call_instead(bench: AnswerBench):
     start = bench.start(PING, form=JSON_OBJECT, is_thinking=True)
     text = 'Hm.</think>\n\n{"a": [1, {"b": null}]}'
     assert bench.text(bench.answer(start, bench.script(text))) == text + "<|im_end|>"
@@ -418,12 +230,12 @@ def test_a_document_comes_after_thinking_or_a_call_instead(bench: Bench):
     assert bench.text(bench.answer(start, bench.script(call))) == call + "<|im_end|>"
 
 
-def test_nothing_but_the_turns_end_follows_a_document(bench: Bench):
+def test_nothing_but_the_turns_end_follows_a_document(bench: AnswerBench):
     ids = bench.answer(bench.start(form=JSON_OBJECT), bench.script('{"a": 1} and more'))
     assert bench.text(ids) == '{"a": 1}<|im_end|>'
 
 
-def test_white_space_in_a_document_is_bounded(bench: Bench):
+def test_white_space_in_a_document_is_bounded(bench: AnswerBench):
     def tilt(logits: Logits, ids: list[int]) -> None:
         for text in ("\n", "\n\n", " ", "    ", "\t"):
             for token_id in bench.tokenizer.encode(text):
@@ -437,7 +249,7 @@ def test_white_space_in_a_document_is_bounded(bench: Bench):
     assert " " * 21 not in document
 
 
-def test_keys_are_not_repeated_and_numbers_end(bench: Bench):
+def test_keys_are_not_repeated_and_numbers_end(bench: AnswerBench):
     text = '{"key": 1, "key": 2}'
     made = bench.text(bench.answer(bench.start(form=JSON_OBJECT), bench.script(text), limit=300))
     assert '"key": 1, "key' in made
@@ -449,7 +261,7 @@ def test_keys_are_not_repeated_and_numbers_end(bench: Bench):
     assert "1" * 41 not in made
 
 
-def test_an_object_whose_keys_are_used_up_stays_json(bench: Bench):
+def test_an_object_whose_keys_are_used_up_stays_json(bench: AnswerBench):
     """The comma promises a key, and each has been written: then one comes twice."""
     schema = {"patternProperties": {"^[ab]$": {"type": "integer"}}, "additionalProperties": False}
     text = '{"a": 1, "b": 2, "a": 3}'
@@ -460,7 +272,7 @@ def test_an_object_whose_keys_are_used_up_stays_json(bench: Bench):
     assert value.keys() == {"a", "b"}
 
 
-def test_an_object_with_a_thousand_keys_is_held_to_its_form(bench: Bench):
+def test_an_object_with_a_thousand_keys_is_held_to_its_form(bench: AnswerBench):
     names = [f"key_{i}" for i in range(1000)]
     form = json_schema({"type": "object", "properties": {n: {"type": "integer"} for n in names}})
     text = '{"key_7": 1, "key_900": 2, "other": 3'
@@ -469,7 +281,7 @@ def test_an_object_with_a_thousand_keys_is_held_to_its_form(bench: Bench):
     assert json.loads(made.partition("<|")[0]).keys() <= set(names)
 
 
-def test_a_grammar_beyond_its_limits_ends_with_a_sentence(bench: Bench, monkeypatch):
+def test_a_grammar_beyond_its_limits_ends_with_a_sentence(bench: AnswerBench, monkeypatch):
     # A busy machine may need more than the front's 5 s to look at it; the worker's limit is meant here.
     monkeypatch.setattr("engine.text.value_grammar.COMPILE_TIMEOUT_S", 120.0)
     monkeypatch.setattr("engine.decode.grammar_vocabulary.COMPILE_TIMEOUT_S", 120.0)
@@ -479,7 +291,7 @@ def test_a_grammar_beyond_its_limits_ends_with_a_sentence(bench: Bench, monkeypa
         bench.answer(bench.start(form=form), bench.script('{"k1": 2}'))
 
 
-def test_a_document_without_thinking_begins_at_once(bench: Bench):
+def test_a_document_without_thinking_begins_at_once(bench: AnswerBench):
     ids = bench.answer(bench.start(form=JSON_OBJECT), bench.script('\n\n{"a": 1}'))
     assert bench.text(ids).startswith("{")
 
@@ -513,7 +325,7 @@ def test_the_watch_on_json(text: str, is_fine: bool):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_tokens_taken_back_leave_no_trace(bench: Bench, seed: int):
+def test_tokens_taken_back_leave_no_trace(bench: AnswerBench, seed: int):
     """After any rollback the same logits give the same token as without it."""
     random = np.random.default_rng(seed)
     start = bench.start(TRIP, WRITE, choice=REQUIRED, seed=seed)
@@ -534,7 +346,7 @@ def test_tokens_taken_back_leave_no_trace(bench: Bench, seed: int):
         plain.rollback(1000)
 
 
-def test_forced_tokens_move_the_form_and_foreign_ones_end_it(bench: Bench):
+def test_forced_tokens_move_the_form_and_foreign_ones_end_it(bench: AnswerBench):
     start = bench.start(PING, choice=REQUIRED, is_thinking=True)
     constraint = bench.constraint(start)
     for token_id in bench.ids("Enough.</think>\n\n"):
@@ -548,7 +360,7 @@ def test_forced_tokens_move_the_form_and_foreign_ones_end_it(bench: Bench):
     assert constraint.choose(logits, largest) == 7
 
 
-def test_logits_beyond_the_vocabulary_are_never_chosen_under_a_grammar(bench: Bench):
+def test_logits_beyond_the_vocabulary_are_never_chosen_under_a_grammar(bench: AnswerBench):
     constraint = bench.constraint(bench.start(form=JSON_OBJECT))
     logits = np.zeros(bench.tokenizer.vocab_size + 64, np.float32)
     logits[-64:] = 9
@@ -557,7 +369,7 @@ def test_logits_beyond_the_vocabulary_are_never_chosen_under_a_grammar(bench: Be
 
 
 def test_a_grammar_that_takes_too_long_ends_with_a_sentence(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: AnswerBench, monkeypatch: pytest.MonkeyPatch
 ):
     times = iter(range(100))
     monkeypatch.setattr("engine.decode.grammar_cursor.time.thread_time", lambda: float(next(times)))
@@ -569,7 +381,7 @@ def test_a_grammar_that_takes_too_long_ends_with_a_sentence(
 
 
 def test_a_grammar_that_cannot_be_used_ends_with_a_sentence_and_is_not_in_the_log(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: AnswerBench, caplog: pytest.LogCaptureFixture
 ):
     constraint = Constraint("banned", document="start: /(secret/")
     start = Start("a", (1,), 5, (2,), SamplingParams(), constraint=constraint)
@@ -588,7 +400,7 @@ def test_a_vocabulary_that_cannot_be_made_is_told_to_those_who_need_it(
     assert "no grammars with this model" in caplog.text
 
 
-def test_places_of_a_grammar_can_be_left_and_come_back_to(bench: Bench):
+def test_places_of_a_grammar_can_be_left_and_come_back_to(bench: AnswerBench):
     first = GrammarCursor(bench.vocabulary.matcher('start: "ab" "cd"'))
     a = first.read(bench.vocabulary.byte_ids(b"a"))
     assert a is not None

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from engine.device.array import ArraySpace, host_copy
+from engine.device.base import DeviceError
+from engine.device.emulated import EmulatedDevice
 from tests.support.plain_device import PlainDevice, PlainGraph
 
 
@@ -125,3 +127,14 @@ def test_copies_can_be_captured(space):
     np.testing.assert_array_equal(array.numpy(), [1, 2])
     space.stream.run(graph)
     np.testing.assert_array_equal(array.numpy(), [1, 1])
+
+
+@pytest.mark.parametrize("count", [1, 100, 448, 512])
+def test_on_the_emulated_card_one_byte_behind_an_array_is_too_far(count: int) -> None:
+    device = EmulatedDevice(1 << 20)
+    stream = device.new_stream()
+    array = ArraySpace(device, stream).empty((count,), np.uint8)
+    stream.fill(array.address, 1, count)
+    stream.synchronize()
+    with pytest.raises(DeviceError, match=f"of {count + 1} bytes"):
+        stream.fill(array.address, 1, count + 1)

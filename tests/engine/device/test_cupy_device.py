@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.core.errors import EngineError, ResourceError
+from engine.core.errors import ConfigError, EngineError, ResourceError
 from engine.device import cupy_bindings, select
 from engine.device.array import ArraySpace
 from engine.device.base import Arguments, DeviceError, DeviceMemoryError
@@ -387,6 +387,47 @@ def test_the_largest_usable_card_is_opened(monkeypatch: pytest.MonkeyPatch) -> N
     assert select.open_card(1).info.name == "Small"
     with pytest.raises(ResourceError, match="oldest that Stratum can use"):
         select.open_card(0)
+
+
+def test_a_card_that_tells_nothing_is_found_with_the_reason_and_the_others_can_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuda = FakeCuda(cards=[FakeCard("Lost"), FakeCard("Small", bus=0x1A), FakeCard("Old", (6, 1))])
+    properties = cuda.bindings().runtime.getDeviceProperties
+
+    def ask(index: int) -> object:
+        if index == 0:
+            raise CudaError(999, "cudaErrorUnknown")
+        return properties(index)
+
+    bindings = cuda.bindings()
+    monkeypatch.setattr(bindings.runtime, "getDeviceProperties", ask, raising=False)
+    monkeypatch.setattr(select, "load_bindings", lambda: bindings)
+
+    lost, small, old = select.found_cards()
+    assert lost.info is None
+    assert "does not answer any more" in str(lost.problem)
+    assert small.problem is None
+    assert small.info is not None
+    assert small.info.pci == "0000:1a:00"
+    assert "7.5 is the oldest" in str(old.problem)
+    assert [index for index, _ in select.usable_cards()] == [1]
+
+
+def test_emulated_cards_can_stand_in_for_those_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STRATUM_EMULATED_CARDS", "64, 32")
+    cards = select.usable_cards()
+    assert [(index, info.total_bytes >> 20) for index, info in cards] == [(0, 64), (1, 32)]
+    device = select.open_card(1)
+    assert (device.info.name, device.free_bytes()) == ("Emulated card 1", 32 << 20)
+    device.close()
+    with pytest.raises(DeviceError, match="no emulated card 2; there are 2"):
+        select.open_card(2)
+    monkeypatch.setenv("STRATUM_EMULATED_CARDS", "64,much")
+    with pytest.raises(ConfigError, match="must be sizes in MiB"):
+        select.usable_cards()
 
 
 def test_two_cards_take_turns(cuda: FakeCuda) -> None:

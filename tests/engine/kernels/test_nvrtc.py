@@ -20,6 +20,7 @@ from engine.kernels.cuda_compile import (
     texts_of,
 )
 from engine.kernels.nvrtc import CompileError, Nvrtc, load_nvrtc, wheel_libraries
+from engine.ops import cuda_attention, cuda_products, cuda_streams
 
 TABLE = Path(__file__).parents[3] / "bench" / "results" / "gpu-kernels.md"
 TEST_KERNELS = Path(__file__).parents[1] / "device" / "kernels"
@@ -104,6 +105,37 @@ def test_every_source_compiles_for_every_architecture(compiler: Nvrtc, name: str
             # with any number of threads. Registers are given out eight a thread.
             threads = thread_bounds(image).get(item.kernel, MOST_THREADS)
             assert -(-item.registers // 8) * 8 * threads <= REGISTERS, item
+
+
+# What launches add to the kernels' own shared arrays, at most.
+DYNAMIC_BYTES = {
+    "attention_parts": cuda_attention.MOST_SHARED_BYTES,
+    "attention_rows": cuda_attention.MOST_SHARED_BYTES,
+    "attention_scores": 32 * (256 + 4) * 4,  # keys of a tile
+    "hc_up": cuda_streams.MOST_SHARED_BYTES,
+    "route": cuda_products.MOST_SHARED_BYTES,
+    "group_experts": cuda_products.MOST_SHARED_BYTES,
+}
+
+
+def test_shared_memory_of_a_kernel_and_of_its_launch_fit_together() -> None:
+    lines = re.findall(
+        r"^\| `(\w+)` \|.*\| (\d+) \|$", TABLE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    found = set()
+    for kernel, own in lines:
+        for prefix, most in DYNAMIC_BYTES.items():
+            if kernel.startswith(prefix):
+                found.add(prefix)
+                assert int(own) + most <= MOST_SHARED_BYTES, kernel
+    assert found == set(DYNAMIC_BYTES)
+
+
+def test_only_these_kernels_have_shared_memory_of_their_launch() -> None:
+    folder = cuda_compile.kernel_files()
+    texts = "\n".join(text for name in folder for text in texts_of(name).values())
+    users = set(re.findall(r"DYNAMIC_SHARED\(\w+, (\w+)\)", texts)) - {"name"}
+    assert users == {"all", "dynamic", "keys", "low", "memory", "place"}, "tell DYNAMIC_BYTES"
 
 
 def test_headers_are_found_through_headers_and_once(tmp_path: Path) -> None:

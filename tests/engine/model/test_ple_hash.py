@@ -59,12 +59,15 @@ def test_an_end_of_text_hides_what_lies_before_it():
     assert (seen != hashing.rows([eos], [])).all()
 
 
-def test_few_rows_and_many_are_computed_alike():
+def test_few_rows_and_many_are_computed_alike_by_the_library_and_without_it():
     config = real_config()
     hashing, eos = PleHash(config), config.eos_token_id
+    plain = PleHash(config, lambda: None)
     tokens = np.random.default_rng(5).integers(0, 248_000, 120)
     tokens[[7, 8, 40, 41, 43]] = eos
-    whole = hashing.rows(tokens, [])
+    whole = plain.rows(tokens, [])
+    np.testing.assert_array_equal(hashing.rows(tokens, []), whole)
+    np.testing.assert_array_equal(hashing.rows(tokens[3:], tokens[:3]), whole[3:])
     for count in (1, 2, 3, 4, 5, 6):
         parts = [
             hashing.rows(tokens[i : i + count], tokens[:i].tolist()) for i in range(0, 120, count)
@@ -81,6 +84,13 @@ def test_the_rows_of_several_sequences_are_written_one_behind_the_other(lengths)
         for i, length in enumerate(lengths)
     ]
     wanted = np.concatenate([ple.rows(ids, previous) for ids, previous in sequences])
-    out = np.zeros_like(wanted)
-    ple.write(sequences, out)
-    np.testing.assert_array_equal(out, wanted)
+    for hashing in (ple, PleHash(real_config(), lambda: None)):
+        out = np.zeros_like(wanted)
+        hashing.write(sequences, out)
+        np.testing.assert_array_equal(out, wanted)
+
+
+def test_rows_that_do_not_fit_are_refused():
+    for out in (np.zeros((2, 3), np.int64), np.zeros((1, 16), np.int64)):
+        with pytest.raises(ValueError, match="do not fit"):
+            PleHash(real_config()).write([([5, 6], [])], out)

@@ -7,8 +7,9 @@ from engine.core.config import BUNDLED_MODEL, RunConfig
 from engine.core.ggml_types import GgmlType
 from engine.core.gguf_header import read_model_header
 from engine.core.machine import probe_machine
-from engine.core.placement import Tier, place_on_cpu
+from engine.core.placement import place_on_cpu
 from engine.core.requant import is_requantised, requantised_bytes
+from engine.core.weight_groups import Tier
 from engine.gguf.quantise import quantise
 from engine.gguf.reader import GgufFile, Tensor
 from engine.model.tensor_parts import requantised

@@ -175,6 +175,99 @@ def test_only_numbers_that_may_be_drawn_must_be_ones(ops: HostOps, bad: float):
             sampler.sample(np.zeros(37, np.float32), TokenMask(37))
 
 
+@pytest.mark.parametrize("penalties", PENALTIES)
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_token_for_any_mask_is_drawn_under_every_mask_that_allows_it(
+    ops: HostOps, settings: dict[str, object], penalties: dict[str, object]
+):
+    rng = np.random.default_rng(9)
+    _, sampler = two_samplers(ops, seed=5, **settings, **penalties)
+    num_sure = 0
+    for i in range(150):
+        logits = ((1 + i % 7) * rng.normal(size=5000)).astype(np.float32)
+        before = logits.copy()
+        token_id = sampler.sample_for_any_mask(logits)
+        assert np.array_equal(logits, before)
+        if token_id is None:
+            sampler.note(sampler.sample(logits))
+            continue
+        num_sure += 1
+        assert sampler.sample(logits) == token_id
+        for _ in range(6):
+            mask = random_mask(rng, 5000)
+            mask.allow(token_id)
+            assert sampler.sample(logits, mask) == token_id
+        near = TokenMask.without(5000, np.argsort(-logits)[: rng.integers(1, 64)].tolist())
+        near.allow(token_id)
+        assert sampler.sample(logits, near) == token_id
+        sampler.note(token_id)
+    assert num_sure > 10
+    if settings.get("temperature") == 0 or settings.get("top_k") == 1:
+        assert num_sure == 150
+
+
+def test_a_token_for_any_mask_is_not_known_where_it_depends_on_the_mask(ops: HostOps):
+    logits = np.zeros(300, np.float32)  # twenty equally good ones are never sure
+    for seed in range(40):
+        _, sampler = two_samplers(ops, seed=seed, top_k=20)
+        token_id = sampler.sample_for_any_mask(logits)
+        assert token_id == (0 if sampler.sample(logits) == 0 else None)
+    assert Sampler(SamplingParams(top_k=20)).sample_for_any_mask(logits) is None
+    assert Sampler(SamplingParams(temperature=0)).sample_for_any_mask(logits) == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_token_for_any_mask_is_not_known_where_numbers_are_none(ops: HostOps, bad: float):
+    logits = np.zeros(37, np.float32)
+    logits[9] = bad
+    for params in ({"temperature": 0.0}, {"top_k": 5}):
+        for sampler in two_samplers(ops, **params):
+            assert sampler.sample_for_any_mask(logits) is None
+            assert sampler.sample_for_any_mask(np.full(37, -np.inf, np.float32)) is None
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bias_does_not_hide_that_the_model_computed_no_number(ops: HostOps, bad: float):
+    for bias in (-100.0, 3.0):
+        for sampler in two_samplers(ops, top_k=5, logit_bias=((7, bias),)):
+            logits = np.zeros(37, np.float32)
+            logits[7] = bad
+            with pytest.raises(BadLogitsError):
+                sampler.sample(logits)
+            logits[:] = -np.inf
+            with pytest.raises(BadLogitsError):
+                sampler.sample(logits)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_window_is_drawn_as_row_by_row_up_to_the_first_wrong_draft(
+    ops: HostOps, settings: dict[str, object]
+):
+    rng = np.random.default_rng(2)
+    _, sampler = two_samplers(ops, seed=11, logit_bias=((3, 1.5),), **settings)
+    for num_drafts in (1, 2, 15):
+        logits = (3 * rng.normal(size=(num_drafts + 1, 700))).astype(np.float32)
+        rows = [sampler.sample(row, ahead=i) for i, row in enumerate(logits)]
+        drafts = rows[:-1]
+        assert sampler.sample_window(logits, drafts) == rows
+        for wrong in range(num_drafts):
+            others = [*drafts[:wrong], (drafts[wrong] + 1) % 700, *drafts[wrong + 1 :]]
+            assert sampler.sample_window(logits, others) == rows[: wrong + 1]
+        logits[-1, 5] = np.nan
+        assert sampler.sample_window(logits, drafts) == rows[:-1]
+
+
+def test_a_window_is_left_to_the_rows_where_each_draw_changes_the_next(ops: HostOps):
+    logits = np.zeros((3, 50), np.float32)
+    _, moved = two_samplers(ops, top_k=5, presence_penalty=1.0)
+    assert moved.sample_window(logits, [1, 2]) == []
+    plain, quick = two_samplers(ops, top_k=5)
+    assert plain.sample_window(logits, [1, 2]) == []
+    assert quick.sample_window(logits, [1, 2])
+    with pytest.raises(ValueError, match="do not fit"):
+        quick.sample_window(logits, [1])
+
+
 def test_a_mask_is_kept_bit_by_bit():
     mask = TokenMask.without(70, [0, 31, 69])
     assert [i for i in range(-2, 80) if i not in mask] == [-2, -1, 0, 31, 69, *range(70, 80)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.ops.plan import PassPlan
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted, PassResult, logit_rows
 from engine.sequence.plan_builder import PlanBuilder, PlannedRows
 from engine.sequence.rope import RopeAngles
@@ -66,6 +67,35 @@ def test_a_plan_of_one_row_each_is_that_of_a_longer_pass():
     assert plan.block_rope_sin[completes].tolist() == longer_plan.block_rope_sin[[2]].tolist()
 
 
+def test_the_library_writes_the_plan_that_python_writes():
+    model = load_golden("full", "reference")
+    sequences = [model.new_sequence() for _ in range(3)]
+    lengths = (70, 3, 1)
+    for sequence, length in zip(sequences, lengths, strict=True):
+        sequence.begin_pass([1] * length, None)
+        sequence.finish_pass(np.zeros((length, 4, 128), np.float32))
+        sequence.commit(length)
+        sequence.begin_pass([5, 6, 7], None)
+    page = sequences[0].pages.page_tokens
+    first, second, third = sequences
+    passes = [
+        [PlannedRows(first, 70, [5, 6, 7])],
+        [PlannedRows(first, 70, [5], page), PlannedRows(third, 1, [9])],
+        [PlannedRows(second, 3, [8, 9]), PlannedRows(third, 1, [4]), PlannedRows(first, 68, [1])],
+        [PlannedRows(second, 0, list(range(20)))],  # more rows than are kept
+    ]
+    quick = PlanBuilder(32, 3, 8, 4, RopeAngles(16, 1e7, (3, 3, 2)))
+    plain = PlanBuilder(32, 3, 8, 4, RopeAngles(16, 1e7, (3, 3, 2)), library=lambda: None)
+    for rows in passes:
+        made, wanted = quick.build(rows), plain.build(rows)
+        completes = wanted.positions % 4 == 3  # the angles of other blocks are not used
+        for name in PassPlan.__slots__:
+            ours, theirs = getattr(made, name), getattr(wanted, name)
+            if name.startswith("block"):
+                ours, theirs = ours[completes], theirs[completes]
+            np.testing.assert_array_equal(ours, theirs, name)
+
+
 def test_rows_with_logits_are_found_in_the_result():
     start = np.array([0, 3, 4, 6], np.int32)
     wanted = [LogitsWanted.LAST, LogitsWanted.NONE, LogitsWanted.ALL]
@@ -84,9 +114,9 @@ def test_senseless_batches_are_refused():
     model = load_golden("full", "reference", max_rows=4)
     sequence = model.new_sequence()
     with pytest.raises(ValueError, match="needs tokens"):
-        BatchEntry(sequence, [])
+        Batch([BatchEntry(sequence, [])])
     with pytest.raises(ValueError, match="rope positions of shape"):
-        BatchEntry(sequence, [1, 2], LogitsWanted.LAST, np.zeros((3, 3), np.int32))
+        Batch([BatchEntry(sequence, [1, 2], LogitsWanted.LAST, np.zeros((3, 3), np.int32))])
     with pytest.raises(ValueError, match="needs entries"):
         Batch([])
     with pytest.raises(ValueError, match="twice"):

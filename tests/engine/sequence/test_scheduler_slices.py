@@ -10,7 +10,7 @@ from engine.sequence.batch import Batch
 from engine.sequence.pass_budget import PassBudget
 from engine.sequence.scheduler import Scheduler, SchedulerLimits
 from engine.worker.messages import Done, PromptProgress, Tokens
-from tests.engine.sequence.test_scheduler import (
+from tests.engine.sequence.fake_model import (
     NUM_LAYERS,
     VOCAB,
     FakeLane,
@@ -254,3 +254,36 @@ def test_the_budget_knows_nothing_at_first_and_learns_from_large_passes():
     budget.note(256, 25.6, 5.3)
     assert budget.most_rows(256) == 64
     assert np.isclose(budget.slice_s, 0.1)
+
+
+def test_small_passes_that_take_as_long_as_large_ones_do_not_take_streams_along():
+    """A card that lacks experts: 1.6 s a pass, 33 ms a layer, whatever the rows."""
+    budget = PassBudget(0.1)
+    budget.note(4096, 1.6, 0.033)
+    assert not budget.is_short(64)  # in proportion it would be: 25 ms
+    assert budget.is_short(16)  # a window, of which the processor computes the experts
+    assert budget.most_rows(4096) == 4096
+    budget.note(64, 1.4, 0.03)
+    assert not budget.is_short(64)
+    budget.note(64, 0.02, 0.001)  # all experts are on the card now
+    budget.note(64, 0.02, 0.001)
+    budget.note(64, 0.02, 0.001)
+    budget.note(64, 0.02, 0.001)
+    budget.note(64, 0.02, 0.001)
+    assert budget.is_short(64)
+    assert not budget.is_short(256)
+
+
+def test_passes_are_made_smaller_only_where_that_makes_layers_shorter():
+    budget = PassBudget(0.1)
+    assert budget.most_rows(8192) == 2048  # before anything is known
+    budget.note(4096, 9.0, 0.18)
+    assert budget.most_rows(4096) == 2240  # tried: in proportion that would fit the slice
+    budget.note(2240, 8.9, 0.178)  # a slow bus: the rows were not what took so long
+    assert budget.most_rows(4096) == 4096
+    budget = PassBudget(0.1)
+    budget.note(4096, 9.0, 0.18)
+    budget.note(2240, 5.0, 0.099)  # a slow card: they were
+    assert budget.most_rows(4096) == 2240
+    budget.note(2240, 7.0, 0.139)
+    assert budget.most_rows(4096) < 2240

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.sequence.scheduler import Scheduler
 from engine.worker.messages import Done, Tokens
-from tests.engine.sequence.test_scheduler import LIMITS, FakeModel, prompt_of, start
+from tests.engine.sequence.fake_model import LIMITS, FakeModel, prompt_of, start
 
 
 def test_a_requests_settings_hold_from_its_begin_to_its_end():

@@ -9,7 +9,7 @@ import pytest
 
 from engine.core.config import KvType
 from engine.core.errors import ResourceError
-from engine.core.placement import checkpoint_bytes, kv_page_bytes
+from engine.core.model_sizes import checkpoint_bytes, kv_page_bytes
 from engine.model.trunk import Model
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from engine.sequence.prefix_tree import token_array

@@ -17,6 +17,8 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 READY = re.compile(r"ready at http://[^ ]*:(\d+)")
+# Longer than a busy machine takes for anything: what is waited for is named, never how fast it is.
+PATIENCE_S = 90.0
 
 
 class RunningServer:
@@ -29,10 +31,11 @@ class RunningServer:
         self.home = log_path.parent / "home"
         self.key = "none"
         self.url = f"http://127.0.0.1:{port}"
-        self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE_S, trust_env=False)
+        self.connections = []  # of `raw`, to be closed after the test
 
     def openai(self, **options):
-        options = {"api_key": "local", "max_retries": 0, "timeout": 30, **options}
+        options = {"api_key": "local", "max_retries": 0, "timeout": PATIENCE_S, **options}
         return openai.OpenAI(base_url=self.url + "/v1", **options)
 
     def chat(self, content="hello", **fields):
@@ -50,7 +53,7 @@ class RunningServer:
     def status(self):
         return self.http.get("/status").json()
 
-    def wait_for(self, condition, timeout_s=10.0):
+    def wait_for(self, condition, timeout_s=PATIENCE_S):
         """Poll /status until the condition holds for it."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -60,17 +63,22 @@ class RunningServer:
             assert time.monotonic() < deadline, status
             time.sleep(0.02)
 
-    def wait_idle(self, timeout_s=10.0):
-        return self.wait_for(lambda s: s["running"] is None and s["queued"] == 0, timeout_s)
+    def wait_idle(self):
+        return self.wait_for(lambda s: s["running"] is None and s["queued"] == 0)
+
+    def wait_disconnected(self):
+        """Poll until all requests have ended, the last one because its client had gone."""
+        assert self.wait_idle()["recent"][0]["finish"] == "disconnected"
 
     def raw(self, request):
-        """Send bytes, and return the socket."""
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        """Send bytes, and return the socket; the test closes it, and a test that fails need not."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+        self.connections.append(connection)
         connection.sendall(request)
         return connection
 
     def raw_chat(self, content, *, stream, **fields):
-        """Start a chat on a socket of its own, to be closed by the test."""
+        """Start a chat on a socket of its own."""
         body = json.dumps(
             {"messages": [{"role": "user", "content": content}], "stream": stream, **fields}
         ).encode()
@@ -80,10 +88,16 @@ class RunningServer:
         )
         return self.raw(head.encode() + body)
 
+    def close_connections(self):
+        """What a test has left open: a request goes on until then, and a socket is a warning."""
+        while self.connections:
+            self.connections.pop().close()
+
     def log(self):
         return self.log_path.read_text(encoding="utf-8")
 
     def stop(self):
+        self.close_connections()
         if self.process.poll() is None:
             if os.name == "nt":  # there, a signal would be the process's hard end
                 self.http.post("/shutdown", json={}, headers={"x-api-key": self.key})
@@ -91,7 +105,7 @@ class RunningServer:
                 self.process.send_signal(signal.SIGTERM)
         self.http.close()
         try:
-            return self.process.wait(timeout=20)
+            return self.process.wait(timeout=PATIENCE_S)
         finally:
             self.process.stdout.close()
             with contextlib.suppress(ProcessLookupError):
@@ -126,6 +140,16 @@ def launch(folder, script, flags, environment):
     return RunningServer(process, int(found[1]), log_path)
 
 
+@pytest.fixture(autouse=True)
+def leave_nothing_open(request):
+    """Close what a test has left open, so that one failure costs no other test."""
+    uses_servers = "start_server" in request.fixturenames
+    servers = request.getfixturevalue("start_server").servers if uses_servers else []
+    yield
+    for server in servers:
+        server.close_connections()
+
+
 @pytest.fixture(scope="module")
 def start_server(tmp_path_factory):
     """A function that starts servers; all of them must stop cleanly when the module is done."""
@@ -139,6 +163,7 @@ def start_server(tmp_path_factory):
             time.sleep(0.02)
         return server
 
+    start.servers = servers
     yield start
     statuses = [server.stop() for server in servers]
     assert statuses == [0] * len(servers)

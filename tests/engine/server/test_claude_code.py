@@ -16,7 +16,7 @@ CLAUDE = os.environ.get("STRATUM_CLAUDE") or shutil.which("claude")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(CLAUDE is None, reason="the program claude is not installed"),
 ]
 
@@ -68,7 +68,7 @@ class Session:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 encoding="utf-8",
-                timeout=90,
+                timeout=300,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:

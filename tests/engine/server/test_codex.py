@@ -87,7 +87,7 @@ def run_codex(server, tmp_path):
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
-            timeout=120,
+            timeout=300,
             check=False,
         )
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]

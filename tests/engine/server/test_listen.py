@@ -23,7 +23,7 @@ async def test_connections_send_small_pieces_at_once():
         address = listener.getsockname()[0]
         _reader, writer = await asyncio.open_connection(address, bound_port(listener))
         with contextlib.closing(writer):
-            assert await asyncio.wait_for(options.get(), 5)
+            assert await asyncio.wait_for(options.get(), 60)
         server.close()
 
 

@@ -43,13 +43,11 @@ def test_warm_conversations_are_given_back_when_memory_runs_low(start_server, gr
     )
     try:
         assert hog.stdout.readline() == b"full\n"
-        after = server.wait_for(
-            lambda status: status["warm"]["bytes"] <= before["bytes"] // 2 + 1, timeout_s=30
-        )
+        after = server.wait_for(lambda status: status["warm"]["bytes"] <= before["bytes"] // 2 + 1)
         assert after["warm"]["sessions"] < before["sessions"]
         assert server.chat("still here", max_tokens=2).status_code == 200
         assert "warm conversations were given back" in server.log_path.read_text(encoding="utf-8")
     finally:
         hog.communicate()
         server.process.terminate()
-        server.process.wait(20)
+        server.process.wait(90)

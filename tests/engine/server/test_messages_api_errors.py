@@ -1,6 +1,5 @@
 """Errors, keep-alives and lost connections of `/v1/messages`, in Anthropic's shape."""
 
-import itertools
 import json
 import time
 
@@ -11,12 +10,13 @@ import pytest
 GOOD = {"when": "GOOD", "times": 0, "text": "Fine."}
 # Counting, because a phrase that repeats would end the answer.
 COUNT = " ".join(str(number) for number in range(800))
-SLOW = {"when": "SLOW", "times": 0, "text": COUNT, "delay_ms": 5}
+# A minute and more, so that it ends by what a test does and not by itself.
+SLOW = {"when": "SLOW", "times": 0, "text": COUNT, "delay_ms": 50}
 LONGREAD = {
     "when": "LONGREAD",
     "times": 0,
     "text": "At last.",
-    "prompt_delay_ms": 2600,
+    "prompt_delay_ms": 4000,
     "prompt_steps": 1,
 }
 CRASH = {
@@ -120,12 +120,17 @@ def test_a_missing_max_tokens_is_refused(server, stream):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_prompt_over_the_context_is_refused_at_once_in_words_that_agents_know(client, stream):
+def test_a_prompt_over_the_context_is_refused_at_once_in_words_that_agents_know(
+    server, client, stream
+):
     messages = [{"role": "user", "content": "GOOD " * 4000}]
-    started = time.monotonic()
+    running = connect(server, "SLOW", stream=True)
+    server.wait_for(lambda s: s["running"] is not None)
     with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 2048"):
         client.messages.create(model="m", max_tokens=10, messages=messages, stream=stream)
-    assert time.monotonic() - started < 5
+    assert server.status()["running"] is not None  # so it did not wait for its turn
+    running.close()
+    server.wait_idle()
 
 
 def test_a_cap_over_the_room_is_refused_with_three_numbers_when_it_may_not_be_lowered(server):
@@ -177,17 +182,15 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 def test_a_slow_prompt_gets_pings_after_the_start(server):
     connection = connect(server, "LONGREAD", stream=True)
-    received, times = b"", [time.monotonic()]
+    received = b""
     while b"message_stop" not in received:
         part = connection.recv(65536)
         assert part, received
         received += part
-        times.append(time.monotonic())
     connection.close()
-    assert max(later - sooner for sooner, later in itertools.pairwise(times)) < 2
     start = received.index(b"event: message_start")
     assert received.index(PING) > start
-    assert received.count(PING) >= 3
+    assert received.count(PING) >= 3  # one with the start, and of four seconds two at least
     assert b": keep-alive" not in received
 
 
@@ -240,7 +243,7 @@ def test_a_client_that_goes_away_stops_the_work(server, content, stream):
     connection = connect(server, content, stream=stream)
     server.wait_for(lambda s: s["running"] is not None)
     connection.close()
-    server.wait_idle(timeout_s=2)
+    server.wait_disconnected()
     assert post(server, "GOOD").status_code == 200
 
 

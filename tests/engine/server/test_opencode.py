@@ -59,7 +59,7 @@ def test_a_command_runs_its_result_comes_back_and_the_answer_is_shown(server, tm
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
-        timeout=150,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -48,7 +48,7 @@ async def test_one_who_leaves_while_waiting_is_passed_over():
     first, second, third = (queue.enter() for _ in range(3))
     queue.leave(second)
     queue.leave(first)
-    await asyncio.wait_for(queue.wait_turn(third), 1)
+    await asyncio.wait_for(queue.wait_turn(third), 60)
 
 
 async def test_waiting_too_long_is_503():

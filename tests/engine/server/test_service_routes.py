@@ -13,7 +13,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 @pytest.fixture(scope="module")
 def server(start_server):
     answers = [
-        {"when": "slow", "text": "Hm.</think>\n\n" + "x " * 400, "delay_ms": 20, "times": 0},
+        {"when": "slow", "text": "Hm.</think>\n\n" + "x " * 400, "delay_ms": 100, "times": 0},
         {"text": "Hm.</think>\n\nYes.", "times": 0},
     ]
     return start_server({"context": 3000, "answers": answers}, "--parallel", "2")
@@ -101,6 +101,7 @@ def test_props_tell_the_context_the_defaults_and_the_template(start_server, serv
 
 
 def test_slots_tell_who_runs_and_never_a_text(server):
+    server.wait_idle()
     idle = {"n_ctx": 3000, "is_processing": False, "n_past": 0, "request_id": None}
     assert server.http.get("/slots").json() == [{"id": 0, **idle}, {"id": 1, **idle}]
     first, second = (server.raw_chat("slow", stream=True) for _ in range(2))
@@ -131,7 +132,8 @@ def test_the_model_list_has_what_both_sdks_and_codex_read(server):
     ):
         assert key in entry, key
     assert body["first_id"] == body["last_id"] == entry["id"]
-    assert server.openai().models.retrieve(entry["id"]).id == entry["id"]
+    with server.openai() as client:
+        assert client.models.retrieve(entry["id"]).id == entry["id"]
 
 
 def test_the_status_tells_what_goes_on_without_any_text(server):
@@ -169,7 +171,7 @@ def test_the_status_remembers_the_last_requests_without_any_text(start_server):
 
 def test_a_request_that_has_its_turn_is_not_listed_as_waiting_too(start_server):
     answers = [{"text": "Hm.</think>\n\nYes.", "times": 0}]
-    loading = {"load": {"delay_ms": 2000, "steps": 4}, "answers": answers}
+    loading = {"load": {"delay_ms": 60_000, "steps": 60}, "answers": answers}
     server = start_server(loading, "--parallel", "1", wait=False)
     with server.raw_chat("first", stream=True):
         status = server.wait_for(lambda s: s["running"])

@@ -1,7 +1,6 @@
 """Conversations stay warm: real server, real worker, the bundled model, the SDKs."""
 
 import threading
-import time
 
 import anthropic
 import pytest
@@ -174,24 +173,21 @@ def test_several_choices_read_the_prompt_once(server):
     assert cached(again) >= again["usage"]["prompt_tokens"] - 8
 
 
-def test_a_long_prefix_twice_is_cached_and_faster_with_the_openai_sdk(server):
+def test_a_long_prefix_twice_is_cached_with_the_openai_sdk(server):
     text = "a line of a long report about ships and the weather\n" * 150
     prompts = [f"{text}What does it say, {word}?" for word in ("first", "second")]
-    took, counts = [], []
+    counts = []
     with server.openai() as client:
         for prompt in prompts:
-            began_at = time.perf_counter()
             answer = client.chat.completions.create(
                 model="m",
                 messages=[{"role": "user", "content": prompt}],
                 max_tokens=2,
                 reasoning_effort="none",
             )
-            took.append(time.perf_counter() - began_at)
             counts.append(answer.usage.prompt_tokens_details.cached_tokens)
     assert counts[0] == 0
     assert counts[1] > 1000
-    assert took[1] < took[0]
 
 
 def test_claude_codes_billing_line_does_not_spoil_the_cache_with_the_anthropic_sdk(server):

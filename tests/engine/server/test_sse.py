@@ -49,11 +49,13 @@ async def test_everything_is_sent_in_order_and_closed():
 
 
 async def test_a_silence_is_filled_with_comments():
+    connection = Connection()
+
     async def chunks():
-        await asyncio.sleep(0.12)
+        while connection.body.count(b": keep-alive") < 2:
+            await asyncio.sleep(0.01)
         yield b"data: x\n\n"
 
-    connection = Connection()
     await response(chunks(), [], 0.03)({}, connection.receive, connection.send)
     assert connection.body.startswith(b": keep-alive\n\n: keep-alive\n\n")
     assert connection.body.endswith(b"data: x\n\n")
@@ -76,7 +78,7 @@ async def test_a_client_that_goes_away_ends_the_generator(produced):
     await asyncio.sleep(0.02)
     connection.gone.set()
     with pytest.raises(ClientGone):
-        await asyncio.wait_for(task, 2)
+        await asyncio.wait_for(task, 60)
     assert (ended, closed) == ([True], [True])
 
 
@@ -90,7 +92,7 @@ async def test_a_client_that_reads_nothing_counts_as_gone(monkeypatch):
     closed, connection = [], Connection(reads=False)
     sending = response(chunks(), closed)({}, connection.receive, connection.send)
     with pytest.raises(ClientGone):
-        await asyncio.wait_for(sending, 2)
+        await asyncio.wait_for(sending, 60)
     assert closed == [True]
 
 
@@ -114,10 +116,12 @@ async def test_a_slow_reader_holds_up_the_generator_and_loses_nothing():
         await connection.send(message)
 
     task = asyncio.create_task(response(chunks(), [])({}, connection.receive, send))
-    await asyncio.sleep(0.05)
+    while produced < BUFFERED_BYTES:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)  # time to go too far
     assert BUFFERED_BYTES <= produced <= BUFFERED_BYTES + 3 * len(chunk)
     may_read.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)
     assert len(connection.body) == 300 * len(chunk)
     assert connection.finished
     assert max(pieces) <= PIECE_BYTES

@@ -13,20 +13,20 @@ def server(start_server):
     answers = [
         {
             "when": "PONDER",
-            "text": "thinking " * 200,
+            "text": "thinking " * 2000,
             "after_force": "The answer.",
             "delay_ms": 20,
             "times": 0,
         },
         {
             "when": "READING",
-            "text": "thinking " * 200,
+            "text": "thinking " * 2000,
             "after_force": "At once.",
             "delay_ms": 20,
             "prompt_delay_ms": 600,
             "times": 0,
         },
-        {"when": "QUICK", "text": "Hm.</think>\n\n" + "word " * 100, "delay_ms": 20, "times": 0},
+        {"when": "QUICK", "text": "Hm.</think>\n\n" + "word " * 100, "delay_ms": 50, "times": 0},
     ]
     return start_server({"answers": answers}, "--parallel", "1")
 
@@ -67,8 +67,10 @@ def test_thinking_ends_with_a_sentence_and_the_answer_follows(server):
 
 
 def test_a_request_that_still_waits_or_reads_will_not_think(server):
-    first, second = Chat(server, "PONDER"), Chat(server, "READING")
-    status = server.wait_for(lambda s: s["running"] and s["waiting"])
+    first = Chat(server, "PONDER")
+    server.wait_for(lambda s: s["running"])
+    second = Chat(server, "READING")
+    status = server.wait_for(lambda s: s["waiting"])
     assert stop_thinking(server, status["waiting"][0]["request_id"]).status_code == 200
     assert stop_thinking(server, status["running"]["request_id"]).status_code == 200
     first.join()

@@ -64,6 +64,15 @@ def test_any_ids_stream_to_what_they_decode_to(ids):
     assert "".join(stream(ids)) == TOKENIZER.decode(ids)
 
 
+@given(st.lists(st.lists(st.integers(0, TOKENIZER.vocab_size - 1), max_size=6), max_size=6))
+@settings(max_examples=200, deadline=None)
+def test_tokens_that_come_together_give_what_they_give_one_by_one(groups):
+    alone, together = StreamingDetokenizer(TOKENIZER), StreamingDetokenizer(TOKENIZER)
+    for ids in groups:
+        assert together.push_all(ids) == "".join(map(alone.push, ids))
+    assert together.flush() == alone.flush()
+
+
 @given(st.text(max_size=40))
 @settings(max_examples=200, deadline=None)
 def test_any_text_streams_in_whole_characters(text):

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engine.core import placement_hybrid
 from engine.core.config import OpsName, RunConfig
 from engine.core.gguf_header import read_model_header
 from engine.core.gpu import Gpu, GpuReport
+from engine.core.model_numbers import numbers_of_header
+from engine.core.weight_groups import Tier
 from engine.decode.generate import generate
 from engine.device.base import DeviceError, DeviceMemoryError
 from engine.memory.expert_counts import ExpertCounts, model_key
-from engine.ops.base import Limits, Ops
-from engine.ops.cuda import CudaOps
-from engine.ops.cuda_settings import CudaSettings
-from engine.worker import card, loading
+from engine.worker import card, card_loading
 from engine.worker.card import card_settings
 from engine.worker.loading import LoadedModel, load_model
 from engine.worker.messages import SamplingParams, Start
 from tests.support.drafted_runs import answers_of, named_drafting
 from tests.support.golden import GOLDEN
+from tests.support.plain_cards import GIB, plain_card, stand_in
 from tests.support.plain_device import PlainDevice
-from tests.support.plain_launches import plain_launches
 
 MODEL = GOLDEN / "full.gguf"
 GREEDY = SamplingParams(temperature=0)
-
-Make = Callable[[str, Limits, CudaSettings | None], Ops]
 
 
 @pytest.fixture(autouse=True)
@@ -39,19 +36,12 @@ def no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_plain_cards(monkeypatch: pytest.MonkeyPatch, device: Callable[[], PlainDevice]) -> None:
-    """`auto` and `cuda` mean a plain device from here on."""
-    make_ops = loading.make_ops
-
-    def make(name: str, limits: Limits, settings: CudaSettings | None = None) -> Ops:
-        if name in {"auto", "cuda"}:
-            return CudaOps(limits, device(), settings, plain_launches)
-        return make_ops(name, limits, settings)
-
-    monkeypatch.setattr(loading, "make_ops", make)
+    """The PC has one card, a plain device, from here on."""
+    stand_in(monkeypatch, device)
 
 
 def config(ops: OpsName, **changes: object) -> RunConfig:
-    return RunConfig(model=MODEL, context=64, ops=ops, prompt_chunk=32, **changes)
+    return RunConfig(**({"model": MODEL, "context": 64, "ops": ops, "prompt_chunk": 32} | changes))
 
 
 def generated(loaded: LoadedModel) -> list[int]:
@@ -76,7 +66,7 @@ def test_the_card_gives_the_answer_of_the_reference(monkeypatch):
 
 @pytest.mark.parametrize("kv_type", ["f32", "i8"])
 def test_keys_and_values_beyond_the_wished_tokens_lie_in_host_memory(monkeypatch, kv_type):
-    monkeypatch.setattr("engine.core.placement.PAGE_TOKENS", 4)
+    monkeypatch.setattr("engine.core.model_sizes.PAGE_TOKENS", 4)
     on_plain_cards(monkeypatch, PlainDevice)
     wished = config(OpsName.CUDA, vram_reserve_mib=0, kv_vram_tokens=5, kv_type=kv_type)
     loaded = load_model(wished)
@@ -90,6 +80,75 @@ def test_keys_and_values_beyond_the_wished_tokens_lie_in_host_memory(monkeypatch
     finally:
         loaded.close()
     assert tokens == answer(config(OpsName.REFERENCE, kv_type=kv_type))[1]
+
+
+def ram_bytes(loaded: LoadedModel, name: str) -> int:
+    of_name = [part for part in loaded.placement.parts if part.name == name]
+    return sum(part.num_bytes for part in of_name if part.tier in {Tier.RAM, Tier.RAM_MAPPED})
+
+
+def test_what_the_card_holds_is_not_counted_as_ram(monkeypatch):
+    stand_in(monkeypatch, plain_card(2 * GIB))
+    wished = {"session_cache_mib": 0, "vram_reserve_mib": 0}
+    loaded = load_model(config(OpsName.CUDA, **wished))
+    loaded.close()
+    for name in ("KV pages", "Other", "Recurrent states", "Workspace"):
+        assert ram_bytes(loaded, name) == 0
+    assert loaded.placement.near_pages == loaded.placement.kv_pages
+    on_cpu = load_model(config(OpsName.HOST, **wished))
+    on_cpu.close()
+    assert ram_bytes(on_cpu, "KV pages") > 0
+    assert loaded.placement.needed_bytes < on_cpu.placement.needed_bytes
+
+
+def test_rows_of_a_prompt_are_those_that_the_card_has_memory_for(monkeypatch, caplog):
+    stand_in(monkeypatch, plain_card(2 * GIB), plain_card(GIB))
+    rows = []
+    for wished in (None, 700, 32):
+        of = config(OpsName.CUDA, vram_reserve_mib=0, gpus=("0",), prompt_chunk=wished)
+        loaded = load_model(of)
+        loaded.close()
+        rows.append(loaded.limits.prompt_chunk)
+        most = loaded.limits.prompt_chunk + loaded.placement.max_sequences
+        assert loaded.model.limits.max_rows == loaded.ops.limits.max_rows == most
+    assert rows == [256, 700, 32]  # a small model gains nothing from more
+    monkeypatch.setattr("engine.core.model_numbers.card_row_bytes", lambda _: 4 << 20)
+    loaded = load_model(config(OpsName.CUDA, vram_reserve_mib=0, gpus=("0",), prompt_chunk=700))
+    loaded.close()
+    assert loaded.limits.prompt_chunk == 256
+    assert "prompt_chunk is 700, but the graphics card has memory for passes of 256 rows" in (
+        caplog.text
+    )
+
+
+def test_a_small_card_computes_one_request_at_a_time(monkeypatch):
+    stand_in(monkeypatch, plain_card(2 * GIB))
+    monkeypatch.setattr("engine.core.model_numbers.state_bytes", lambda _: 600 << 20)
+    loaded = load_model(config(OpsName.CUDA, vram_reserve_mib=0))
+    loaded.close()
+    assert loaded.limits.parallel == loaded.model.limits.max_sequences == 1
+
+
+def test_a_card_without_room_for_the_draft_head_answers_without_it(monkeypatch, caplog):
+    stand_in(monkeypatch, plain_card(2 * GIB))
+    head = GOLDEN / "full-mtp.gguf"
+    drafted = config(OpsName.CUDA, vram_reserve_mib=0, mtp_file=head)
+    loaded = load_model(drafted)
+    loaded.close()
+    assert loaded.model.mtp is not None
+    assert not caplog.text
+    monkeypatch.setattr(
+        "engine.worker.card_sizes.numbers_of_header",
+        lambda *given: dataclasses.replace(numbers_of_header(*given), mtp_bytes=2 * GIB),
+    )
+    loaded = load_model(drafted)
+    try:
+        assert loaded.model.mtp is None
+        tokens = generated(loaded)
+    finally:
+        loaded.close()
+    assert tokens == answer(config(OpsName.REFERENCE))[1]
+    assert "no memory for the draft head" in caplog.text
 
 
 def test_all_keys_and_values_stay_on_a_card_that_has_room(monkeypatch):
@@ -117,18 +176,22 @@ def test_a_card_that_was_asked_for_by_name_is_not_replaced(monkeypatch):
         load_model(config(OpsName.CUDA))
 
 
-def test_auto_asks_no_card_while_the_engine_for_cards_is_not_released():
-    assert answer(config(OpsName.AUTO))[0] == "host"
-
-
 def test_auto_takes_the_cpu_where_there_is_no_card(monkeypatch, caplog):
-    def no_card() -> PlainDevice:
-        raise DeviceError("No NVIDIA driver was found.")
-
-    monkeypatch.setattr(placement_hybrid, "GPU_ENGINE", True)
-    monkeypatch.setattr("engine.device.select.open_card", no_card)
+    monkeypatch.setattr(card_loading, "probe_gpus", GpuReport)
     assert answer(config(OpsName.AUTO))[0] == "host"
-    assert "The graphics card is not used: No NVIDIA driver was found." in caplog.text
+    assert "raphics card" not in caplog.text
+
+
+def test_a_card_that_cannot_be_opened_leaves_auto_to_the_cpu_with_a_sentence(monkeypatch, caplog):
+    def broken() -> PlainDevice:
+        raise DeviceError("Plain 0 is used by a program that lets no other use it.")
+
+    stand_in(monkeypatch, broken)
+    loaded = load_model(config(OpsName.AUTO))
+    loaded.close()
+    assert loaded.ops.name == "host"
+    assert "Plain 0 is used by a program" in loaded.card_notice
+    assert f"The graphics card is not used: {loaded.card_notice.partition(': ')[2]}" in caplog.text
 
 
 def test_settings_come_from_the_config_and_the_reserve_from_the_card(monkeypatch):

@@ -54,23 +54,26 @@ asyncio.run(main())
 # A worker that never reads its input, as in a long native call that holds the interpreter.
 DEAF_WORKER = (
     "from engine.worker.channel import die_with_parent\n"
-    "import time\n"
+    "import pathlib, time\n"
     "die_with_parent()\n"
-    "time.sleep(60)\n"
+    "pathlib.Path({mark!r}).touch()\n"
+    "time.sleep(600)\n"
 )
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has this signal")
-def test_a_worker_does_not_outlive_a_killed_front_even_when_it_reads_nothing():
+def test_a_worker_does_not_outlive_a_killed_front_even_when_it_reads_nothing(tmp_path):
+    mark = tmp_path / "has asked for the signal"
     with subprocess.Popen(
-        [sys.executable, "-c", ORPHAN.format(code=DEAF_WORKER)],
+        [sys.executable, "-c", ORPHAN.format(code=DEAF_WORKER.format(mark=str(mark)))],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
     ) as front:
         assert front.stdout is not None
         worker = psutil.Process(int(front.stdout.readline()))
-        time.sleep(0.5)  # it needs a moment to ask for the signal
+        while not mark.exists():
+            time.sleep(0.02)
         front.send_signal(signal.SIGKILL)
-        front.wait(5)
-        worker.wait(5)
+        front.wait(60)
+        worker.wait(60)
     assert not worker.is_running()

@@ -15,7 +15,8 @@ from engine.core.config import BUNDLED_MODEL, RunConfig
 from engine.core.errors import ModelFileError
 from engine.core.gguf_header import read_model_header
 from engine.core.machine import probe_machine
-from engine.core.placement import Tier, place_on_cpu, read_every_token
+from engine.core.placement import place_on_cpu
+from engine.core.weight_groups import Tier, read_every_token
 from engine.decode.generate import generate
 from engine.ops.cuda import CudaOps
 from engine.ops.cuda_settings import CudaSettings
@@ -208,7 +209,7 @@ def test_with_a_card_the_disk_is_asked_for_what_the_card_does_not_hold(monkeypat
     def card(name, limits, settings=None):
         return CudaOps(limits, PlainDevice(1 << 28), CudaSettings(cache_bytes=0), plain_launches)
 
-    monkeypatch.setattr("engine.worker.loading.make_ops", card)
+    monkeypatch.setattr("engine.worker.card_loading.make_ops", card)
     loaded = load(expert_look_ahead="on")
     try:
         logits_of(loaded)

@@ -29,9 +29,9 @@ def test_an_alarm_wakes_the_worker_and_is_taken_once():
     guard = MemoryGuard(watch, woken.set, look_every_s=0.001, rest_s=0.001)
     assert not guard.take_alarm()
     guard.start()
-    assert woken.wait(10)
+    assert woken.wait(60)
     assert guard.take_alarm()
-    assert watch.has_run_out.wait(10)
+    assert watch.has_run_out.wait(60)
     assert not guard.take_alarm()
     guard.close()
 
@@ -41,9 +41,9 @@ def test_after_an_alarm_the_next_look_waits_for_what_was_given_back():
     watch = FakeWatch([True, True])
     guard = MemoryGuard(watch, woken.set, look_every_s=0.001, rest_s=1000.0)
     guard.start()
-    assert woken.wait(10)
+    assert woken.wait(60)
     guard.close()
-    guard._thread.join(10)
+    guard._thread.join(60)
     assert len(watch.answers) == 1
 
 
@@ -51,7 +51,7 @@ def test_a_look_that_fails_ends_the_watching_and_nothing_else(caplog):
     watch = FakeWatch([OSError("gone")])
     guard = MemoryGuard(watch, lambda: None, look_every_s=0.001)
     guard.start()
-    assert watch.has_run_out.wait(10)
-    guard._thread.join(10)
+    assert watch.has_run_out.wait(60)
+    guard._thread.join(60)
     assert not guard._thread.is_alive()
     assert "cannot be watched any more" in caplog.text

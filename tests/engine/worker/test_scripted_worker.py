@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import time
 from pathlib import Path
 
 import psutil
@@ -90,9 +89,8 @@ async def test_an_answer_streams_in_order_and_ends_with_the_stop_id(open_client)
 async def test_stop_asks_the_worker_and_it_is_gone(open_client):
     client = await open_client()
     pid = client.pid
-    started = time.monotonic()
-    await client.stop()
-    assert time.monotonic() - started < 3
+    await client.stop(grace_s=90)
+    assert client._process.returncode == 0  # of its own accord
     assert is_gone(pid)
     assert client.died is None
     with pytest.raises(WorkerDied, match="not loaded"):
@@ -123,7 +121,7 @@ async def test_caps_stop_ids_and_repeats_end_a_scripted_answer(open_client):
 
 
 async def test_a_request_can_be_cancelled_while_it_waits_reads_or_answers(open_client):
-    slow = {"token_ids": [20] * 50, "delay_ms": 20, "times": 0}
+    slow = {"token_ids": [20] * 50, "delay_ms": 200, "times": 0}
     client = await open_client({**slow, "prompt_delay_ms": 60_000, "times": 1}, slow, parallel=1)
     reading, answering, waiting = (client.submit(start(f"r{i}")) for i in range(3))
     waiting.cancel()
@@ -141,7 +139,7 @@ async def test_a_request_can_be_cancelled_while_it_waits_reads_or_answers(open_c
 
 async def test_forced_tokens_follow_the_last_one_and_the_script_goes_on_as_it_says(open_client):
     client = await open_client(
-        {"token_ids": [20] * 500, "delay_ms": 5, "after_force": "", "times": 0}
+        {"token_ids": [20] * 500, "delay_ms": 50, "after_force": "", "times": 0}
     )
     handle = client.submit(start(max_tokens=1000))
     await anext(handle)
@@ -238,7 +236,7 @@ async def test_an_answer_that_nobody_fetches_pauses_and_goes_on_when_it_is_fetch
     client = await open_client(
         {"token_ids": [20, 21] * 20_000, "group": 10},
         {"token_ids": [21]},
-        stall_s=0.5,
+        stall_s=2,  # the other answer, on a busy machine, takes less
         context=100_000,
     )
     handle = client.submit(start("slow", max_tokens=100_000))
@@ -247,7 +245,7 @@ async def test_an_answer_that_nobody_fetches_pauses_and_goes_on_when_it_is_fetch
     await asyncio.sleep(0.2)
     assert handle.done is None
     assert (await collect(client.submit(start("other"))))[0] == [21, STOP_ID]
-    await asyncio.sleep(1)  # longer than a stall, which a held answer is not
+    await asyncio.sleep(3)  # longer than a stall, which a held answer is not
     assert client.is_ready
     ids, done = await collect(handle)
     assert (len(ids), done.reason) == (40_001, "stop")
@@ -283,8 +281,12 @@ async def test_a_crash_while_loading_is_an_error_of_the_start(tmp_path: Path):
 async def test_a_start_that_is_given_up_leaves_no_process(tmp_path: Path):
     script = write_script(tmp_path, load={"delay_ms": 60_000, "steps": 1})
     client = WorkerClient(scripted_command(script))
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(client.start(LOAD), 0.5)
+    starting = asyncio.create_task(client.start(LOAD))
+    while client.pid is None:
+        await asyncio.sleep(0.01)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
     assert is_gone(client.pid)
 
 

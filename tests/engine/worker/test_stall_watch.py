@@ -6,20 +6,21 @@ import functools
 import logging
 import queue
 import threading
+from collections.abc import Sequence
 
 import pytest
 
-from engine.core.gpu import GpuReport
 from engine.device.base import DeviceError
 from engine.device.emulated import EmulatedDevice
 from engine.ops.base import Limits
 from engine.ops.cuda import CudaOps
-from engine.ops.cuda_settings import CudaSettings
-from engine.worker import card, loading, process
+from engine.ops.cuda_settings import CardUse
+from engine.worker import card_loading, process
 from engine.worker.messages import Failed, Load, Message, SamplingParams, Start, Tokens
 from engine.worker.process import run_worker
 from engine.worker.stall_watch import StallWatch
 from tests.support.golden import GOLDEN
+from tests.support.plain_cards import stand_in
 
 
 class HungDevice(EmulatedDevice):
@@ -30,7 +31,7 @@ class HungDevice(EmulatedDevice):
         self.is_let_go = threading.Event()
 
     def finish(self, wanted):
-        self.is_let_go.wait(20)
+        self.is_let_go.wait(60)
 
 
 def test_a_wait_that_does_not_end_is_told_once_and_the_log_says_where(caplog):
@@ -66,7 +67,7 @@ def waits_for(seconds: float, wait, watch: StallWatch, beat_every_s: float | Non
 @pytest.mark.parametrize("is_in_card", [False, True])
 def test_long_work_of_the_processor_and_a_card_that_goes_on_are_no_stall(is_in_card):
     told: list[float] = []
-    watch = StallWatch(told.append, limit_s=0.3, look_every_s=0.02)
+    watch = StallWatch(told.append, limit_s=1.5, look_every_s=0.02)
     watch.start()
     device = HungDevice()
     pause = threading.Event()
@@ -79,9 +80,9 @@ def test_long_work_of_the_processor_and_a_card_that_goes_on_are_no_stall(is_in_c
         device.is_let_go.clear()
 
     if is_in_card:
-        waits_for(0.9, wait_on_card, watch, beat_every_s=0.05)
+        waits_for(2.4, wait_on_card, watch, beat_every_s=0.05)
     else:
-        waits_for(0.9, pause.wait, watch)
+        waits_for(2.4, pause.wait, watch)
     watch.close()
     assert told == []
 
@@ -97,12 +98,13 @@ def test_closing_ends_the_thread():
 class FrontThatWaits:
     """A channel that has a card fail with the first token of an answer."""
 
-    def __init__(self, fail) -> None:
+    def __init__(self, fail, on_end=lambda: None) -> None:
         self.commands: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.quit_patience_s = 0.0
         self.sent: list[Message] = []
         self.last: list[Message] = []
         self._fail = fail
+        self._on_end = on_end
         greedy = SamplingParams(temperature=0)
         model = str(GOLDEN / "quant-IQ2_XS.gguf")
         self.commands.put(
@@ -118,18 +120,20 @@ class FrontThatWaits:
     def end_with(self, message: Message) -> None:
         """The real one ends the process; here the card is let go so that the thread comes back."""
         self.last.append(message)
+        self._on_end()
 
 
 class FailingDevice(EmulatedDevice):
-    """A card that hangs until somebody looks, then falls off the bus."""
+    """A card that hangs until somebody lets it go, then falls off the bus."""
 
     def __init__(self) -> None:
         super().__init__(1 << 29)
         self.is_hung = False
+        self.is_let_go = threading.Event()
 
     def finish(self, wanted):
         if self.is_hung:
-            threading.Event().wait(1.5)
+            self.is_let_go.wait(60)
             raise DeviceError("The card is gone.", code="gpu_lost")
         super().finish(wanted)
 
@@ -138,18 +142,20 @@ class FailingDevice(EmulatedDevice):
 def device(monkeypatch: pytest.MonkeyPatch) -> FailingDevice:
     found = FailingDevice()
 
-    def make(name: str, limits: Limits, settings: CudaSettings | None = None) -> CudaOps:
-        return CudaOps(limits, found, settings)
+    def make(name: str, limits: Limits, settings: object, cards: Sequence[CardUse]) -> CudaOps:
+        return CudaOps(limits, found, cards[0].settings)
 
-    monkeypatch.setattr(loading, "make_ops", make)
-    monkeypatch.setattr(card, "probe_gpus", GpuReport)
-    quick = functools.partial(StallWatch, limit_s=0.3, look_every_s=0.02)
-    monkeypatch.setattr(process, "StallWatch", quick)
+    stand_in(monkeypatch, lambda: found)
+    monkeypatch.setattr(card_loading, "make_ops", make)
     return found
 
 
-def test_a_card_that_hangs_amid_an_answer_ends_the_worker_with_a_sentence(device, caplog):
-    front = FrontThatWaits(lambda: setattr(device, "is_hung", True))
+def test_a_card_that_hangs_amid_an_answer_ends_the_worker_with_a_sentence(
+    device, caplog, monkeypatch
+):
+    quick = functools.partial(StallWatch, limit_s=0.3, look_every_s=0.02)
+    monkeypatch.setattr(process, "StallWatch", quick)
+    front = FrontThatWaits(lambda: setattr(device, "is_hung", True), device.is_let_go.set)
     run_worker(front)
     (told,) = front.last
     assert isinstance(told, Failed)

@@ -22,10 +22,12 @@ from tests.fake_hub.server import FakeHub
 IS_LONG = os.environ.get("STRATUM_LONG_TESTS") == "1"
 NUM_KILLS, SIZE, BYTES_PER_S = (20, 1 << 30, 100e6) if IS_LONG else (5, 20 << 20, 10e6)
 MOST_TWICE = 0.05
+# What the system holds of a connection whose program is killed was sent and never read.
+MOST_UNREAD_BYTES = 1 << 20
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.timeout(1800 if IS_LONG else 180)
+@pytest.mark.timeout(1800 if IS_LONG else 600)
 def test_a_download_that_is_killed_again_and_again_ends_verified(hub: FakeHub, tmp_path: Path):
     content = GeneratedContent(SIZE, seed=3)
     catalog = tmp_path / "models.json"
@@ -41,12 +43,14 @@ def test_a_download_that_is_killed_again_and_again_ends_verified(hub: FakeHub, t
         child.kill()
         child.wait()
     child = start(hub, catalog, tmp_path)
-    assert child.wait(600 if IS_LONG else 120) == 0
+    assert child.wait(600 if IS_LONG else 300) == 0
     target = tmp_path / "data" / "models" / "m" / "m.gguf"
     with target.open("rb") as file:
         assert hashlib.file_digest(file, "sha256").hexdigest() == content.sha256
     twice = hub.sent_bytes - SIZE
-    assert twice <= SIZE * MOST_TWICE, f"{twice / SIZE:.1%} were fetched twice"
+    assert twice <= SIZE * MOST_TWICE + NUM_KILLS * MOST_UNREAD_BYTES, (
+        f"{twice / SIZE:.1%} were fetched twice"
+    )
     assert len(hub.byte_requests) >= NUM_KILLS / 2  # the kills did hit transfers
 
 
@@ -59,7 +63,7 @@ def start(hub: FakeHub, catalog: Path, tmp_path: Path) -> subprocess.Popen[bytes
 
 
 def wait_for(condition, child: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 90
     while not condition() and child.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -19,7 +19,7 @@ from pathlib import Path
 from installer.download.lock import download_lock
 with download_lock(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

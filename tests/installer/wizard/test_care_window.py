@@ -19,7 +19,7 @@ from installer.program import FormerProgram
 from installer.repair import ModelRepair, RepairReport
 from installer.wizard.care_window import CareDoors, CareWindow
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from installer.wizard.window import WizardWindow
 from tests.fake_hub.catalogs import catalog_for
 from tests.fake_hub.content import BytesContent
 from tests.installer.wizard.conftest import PATIENCE_MS
-from tests.installer.wizard.test_wizard import press, to_download, wait_for
+from tests.installer.wizard.walk import press, to_download, wait_for
 
 DATA = random.Random(4).randbytes(400_000)  # noqa: S311  # test data
 TEXTS = Texts(Language.ENGLISH)
@@ -26,7 +26,7 @@ TEXTS = Texts(Language.ENGLISH)
 @pytest.fixture
 def running(qtbot, open_wizard, hub) -> WizardWindow:
     """A wizard in the middle of a download."""
-    hub.bytes_per_s = 100_000.0
+    hub.bytes_per_s = 40_000.0  # more seconds than a busy machine needs
     window = open_wizard(catalog_for(hub, {"m": {"model.gguf": BytesContent(DATA)}}))
     page = to_download(qtbot, window, "m", hub.endpoint)
     press(qtbot, page.start)

@@ -7,14 +7,12 @@ import random
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QMessageBox, QWidget
-from pytestqt.qtbot import QtBot
 
 from engine.core.config_file import load_config
 from engine.core.language import Language
 from installer.errors import NetworkError
 from installer.i18n.texts import Texts
-from installer.steps import Step, Tuning
-from installer.tune import TuneProgress
+from installer.steps import Step
 from installer.wizard.light import Light, LightSign
 from installer.wizard.pages.done import DonePage
 from installer.wizard.pages.download import DownloadPage, State
@@ -28,67 +26,20 @@ from tests.fake_hub.catalogs import catalog_for
 from tests.fake_hub.content import BytesContent
 from tests.fake_hub.faults import Fault, Kind
 from tests.installer.wizard.conftest import PATIENCE_MS, pretend_start
+from tests.installer.wizard.walk import (
+    press,
+    press_next,
+    step_of,
+    to_download,
+    to_model,
+    to_options,
+    to_pc,
+    wait_for,
+)
 from tests.support.pc_profiles import pc
 
 SIZE = 400_000
 DATA = random.Random(3).randbytes(SIZE)  # noqa: S311  # test data
-
-
-def step_of(window: WizardWindow) -> Step:
-    return window.page.step
-
-
-def press_next(qtbot: QtBot, window: WizardWindow) -> None:
-    assert window.next_button.isEnabled()
-    qtbot.mouseClick(window.next_button, Qt.MouseButton.LeftButton)
-
-
-def press(qtbot: QtBot, button: QAbstractButton) -> None:
-    assert button.isVisible()
-    assert button.isEnabled()
-    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-
-
-def to_pc(qtbot: QtBot, window: WizardWindow) -> PcPage:
-    press_next(qtbot, window)
-    page = window.page
-    assert isinstance(page, PcPage)
-    qtbot.waitUntil(lambda: not page.is_looking, timeout=PATIENCE_MS)
-    return page
-
-
-def to_model(qtbot: QtBot, window: WizardWindow) -> ModelPage:
-    to_pc(qtbot, window)
-    press_next(qtbot, window)
-    page = window.page
-    assert isinstance(page, ModelPage)
-    return page
-
-
-def to_options(qtbot: QtBot, window: WizardWindow, model_id: str) -> OptionsPage:
-    page = to_model(qtbot, window)
-    page.buttons[model_id].setChecked(True)
-    press_next(qtbot, window)
-    options = window.page
-    assert isinstance(options, OptionsPage)
-    return options
-
-
-def to_download(qtbot: QtBot, window: WizardWindow, model_id: str, mirror: str) -> DownloadPage:
-    options = to_options(qtbot, window, model_id)
-    options.mirror.setText(mirror)
-    press_next(qtbot, window)
-    if isinstance(window.page, LicencePage):
-        window.page.accept.setChecked(True)
-        press_next(qtbot, window)
-    page = window.page
-    assert isinstance(page, DownloadPage)
-    qtbot.waitUntil(lambda: page.state is not State.PLANNING, timeout=PATIENCE_MS)
-    return page
-
-
-def wait_for(qtbot: QtBot, page: DownloadPage, state: State) -> None:
-    qtbot.waitUntil(lambda: page.state is state, timeout=PATIENCE_MS)
 
 
 @pytest.fixture
@@ -172,7 +123,7 @@ def test_a_closed_wizard_goes_on_at_the_same_page(qtbot, open_wizard, catalog):
 def test_a_download_that_was_closed_goes_on_by_itself_from_its_last_byte(
     qtbot, open_wizard, hub, catalog
 ):
-    hub.bytes_per_s = 100_000.0
+    hub.bytes_per_s = 40_000.0
     window = open_wizard(catalog)
     page = to_download(qtbot, window, "m", hub.endpoint)
     press(qtbot, page.start)
@@ -189,7 +140,7 @@ def test_a_download_that_was_closed_goes_on_by_itself_from_its_last_byte(
 
 
 def test_pause_and_go_on(qtbot, open_wizard, hub, catalog):
-    hub.bytes_per_s = 100_000.0
+    hub.bytes_per_s = 40_000.0
     window = open_wizard(catalog)
     page = to_download(qtbot, window, "m", hub.endpoint)
     press(qtbot, page.start)
@@ -207,7 +158,7 @@ def test_pause_and_go_on(qtbot, open_wizard, hub, catalog):
 
 
 def test_cancel_asks_and_then_deletes_what_was_fetched(qtbot, open_wizard, hub, catalog, home):
-    hub.bytes_per_s = 50_000.0
+    hub.bytes_per_s = 40_000.0
     window = open_wizard(catalog)
     page = to_download(qtbot, window, "m", hub.endpoint)
     press(qtbot, page.start)
@@ -350,51 +301,6 @@ def test_another_language_changes_the_whole_page_at_once(qtbot, open_wizard):
     assert window.windowTitle() == Texts(Language.CHINESE).say("app.title")
     window.close()
     assert open_wizard().windowTitle() == Texts(Language.CHINESE).say("app.title")
-
-
-class ScriptedTuning:
-    """A measurement that reports and ends as it is told."""
-
-    def __init__(self, report: dict[str, object]) -> None:
-        self.report = report
-        self.is_stopped = False
-
-    def run(self, progress):
-        progress(TuneProgress(done=1, total=2, name="threads", line="threads 4: 9 tokens/s"))
-        return self.report
-
-    def stop(self) -> None:
-        self.is_stopped = True
-
-
-def test_tuning_shows_what_was_kept(qtbot, open_wizard):
-    report = {
-        "settings": {"threads": 6},
-        "findings": [{"key": "threads", "value": 6, "default": 8, "gain": 0.052, "is_kept": True}],
-    }
-    window = open_wizard(can_tune=lambda: True, make_tuning=lambda _config: ScriptedTuning(report))
-    to_download(qtbot, window, "tiny", "")
-    qtbot.waitUntil(window.next_button.isEnabled, timeout=PATIENCE_MS)
-    press_next(qtbot, window)
-    page = window.page
-    assert isinstance(page, TunePage)
-    assert not window.next_button.isEnabled()
-    press(qtbot, page.start)
-    qtbot.waitUntil(window.next_button.isEnabled, timeout=PATIENCE_MS)
-    assert "processor threads" in page.status.text()
-    assert "5.2 %" in page.details.text.toPlainText()
-    assert window.page.session.installation.tuning is Tuning.DONE
-
-
-def test_tuning_can_be_skipped(qtbot, open_wizard):
-    window = open_wizard(can_tune=lambda: True)
-    to_download(qtbot, window, "tiny", "")
-    qtbot.waitUntil(window.next_button.isEnabled, timeout=PATIENCE_MS)
-    press_next(qtbot, window)
-    page = window.page
-    assert isinstance(page, TunePage)
-    press(qtbot, page.skip)
-    assert step_of(window) is Step.DONE
 
 
 @pytest.mark.parametrize("language", Language)

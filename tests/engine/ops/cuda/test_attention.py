@@ -229,3 +229,15 @@ def test_int8_pages_have_the_same_bits_however_rows_are_cut(ops: MixerOps, sizes
     assert outs[0].tobytes() == outs[1].tobytes()
     for name in ("keys", "values", "key_scales", "value_scales", "index_pooled"):
         assert getattr(pools[0], name).tobytes() == getattr(pools[1], name).tobytes(), name
+
+
+@pytest.mark.parametrize("field", ["k", "v"])
+def test_numbers_that_are_none_stay_so_in_int8_pages(ops: MixerOps, field: str):
+    case = ShuffledCase(LONG, num_rows=40)
+    getattr(case, field)[35, 3] = np.nan  # of the first key-value head
+    pool = case.pool(np.int8, np.float16)
+    out = case.advance(ops, pool, slice(0, 40))["out"]
+    heads, dim = LONG.heads // LONG.kv_heads, LONG.head_dim
+    assert np.isfinite(out[:35]).all()
+    assert np.isnan(out[35:, : heads * dim]).all()  # the query heads of that one
+    assert np.isfinite(out[35:, heads * dim :]).all()

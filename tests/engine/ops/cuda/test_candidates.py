@@ -9,9 +9,10 @@ import pytest
 
 from engine.device.array import ArraySpace
 from engine.device.emulated import EmulatedDevice
+from engine.ops.best_logits import MOST_CANDIDATES, ROW_WORDS, BestLogits, BestRows
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_ranges import CudaRanges, Range, page_ranges, zero_ranges
-from engine.ops.cuda_sampling import MOST_CANDIDATES, CudaSampling, num_parts
+from engine.ops.cuda_sampling import CudaSampling, num_parts
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,7 @@ def rows_of_logits(vocabulary: int) -> np.ndarray:
 
 
 VOCABULARIES = [1, 5, 63, 64, 65, 1000, 4097, 20_000]
+LONGER_PARTS = 32 * 8192 + 32 * 100  # than a block keeps in shared memory
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
@@ -56,30 +58,35 @@ def test_the_largest_logit_of_each_row(launcher: Launcher, space: ArraySpace, vo
     np.testing.assert_array_equal(ids.numpy(), logits.argmax(axis=1))
 
 
-def candidates(launcher: Launcher, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def candidates(launcher: Launcher, logits: np.ndarray) -> list[BestLogits]:
     space, rows = launcher.space, len(logits)
-    ids = space.empty((rows, MOST_CANDIDATES), np.int32)
-    values = space.empty((rows, MOST_CANDIDATES), np.float32)
-    log_sums = space.empty((rows,), np.float32)
-    CudaSampling(launcher).candidates(space.upload(logits), ids, values, log_sums)
-    return ids.numpy(), values.numpy(), log_sums.numpy()
+    bests = space.empty((rows, ROW_WORDS), np.int32)
+    CudaSampling(launcher).candidates(space.upload(logits), bests)
+    found = BestRows(bests.numpy())
+    return [found.row(r) for r in range(rows)]
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_the_best_candidates_and_the_sum_of_all(launcher: Launcher, vocabulary: int):
     logits = rows_of_logits(vocabulary)
-    ids, values, log_sums = candidates(launcher, logits)
-    for row, own_ids, own_values in zip(logits, ids, values, strict=True):
+    found = candidates(launcher, logits)
+    for row, own in zip(logits, found, strict=True):
         best = np.argsort(-row, kind="stable")[:MOST_CANDIDATES]
         best = best[row[best] > -np.inf]
-        np.testing.assert_array_equal(own_ids[: len(best)], best)
-        np.testing.assert_array_equal(own_values[: len(best)], row[best])
-        assert np.all(own_ids[len(best) :] == -1)
-        assert np.all(own_values[len(best) :] == -np.inf)
+        np.testing.assert_array_equal(own.ids, best)
+        np.testing.assert_array_equal(own.values, row[best])
+        assert own.is_all is (len(best) < MOST_CANDIDATES)
     wide = logits.astype(np.float64)
     top = wide.max(axis=1)
     wanted = top + np.log(np.exp(wide - top[:, None]).sum(axis=1))
-    np.testing.assert_allclose(log_sums, wanted, rtol=1e-6, atol=2e-6)
+    np.testing.assert_allclose([own.log_sum for own in found], wanted, rtol=1e-6, atol=2e-6)
+
+
+def test_a_part_of_more_logits_than_a_block_keeps(launcher: Launcher):
+    random = np.random.default_rng(5)
+    logits = np.round(random.standard_normal((1, LONGER_PARTS)) * 20).astype(np.float32) / 8
+    wanted = np.argsort(-logits[0], kind="stable")[:MOST_CANDIDATES]
+    np.testing.assert_array_equal(candidates(launcher, logits)[0].ids, wanted)
 
 
 @pytest.mark.parametrize("vocabulary", [65, 20_000])
@@ -98,9 +105,8 @@ def test_rows_that_are_no_numbers_give_no_token(
     assert got[2] == got[4] == -1
     good = [0, 1, 3, 5]
     np.testing.assert_array_equal(got[good], logits[good].argmax(axis=1))
-    log_sums = candidates(launcher, logits)[2]
-    assert np.isnan(log_sums[[2, 4]]).all()
-    assert np.isfinite(log_sums[good]).all()
+    usable = [own.is_usable for own in candidates(launcher, logits)]
+    assert usable == [True, True, False, True, False, True]
 
 
 def test_parts_depend_on_the_vocabulary_alone():

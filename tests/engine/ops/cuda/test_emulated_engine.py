@@ -21,7 +21,7 @@ from engine.model.trunk import Model
 from engine.ops.cuda import CudaOps
 from engine.ops.cuda_settings import CudaSettings
 from engine.ops.reference import ReferenceOps
-from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
+from engine.sequence.batch import Batch, BatchEntry, LogitsForm, LogitsWanted
 from engine.sequence.state import SequenceState
 from tests.support.golden import (
     FLOAT_CASES,
@@ -208,7 +208,7 @@ def test_the_trunk_feeds_the_head_and_chained_drafts_are_the_golden_ones():
             assert np.abs(logits - golden["chain_logits"][chain, step]).max() < HOST_BOUND
             assert int(logits.argmax()) == drafted
             fed_back = result.streams[-1:].copy()
-            best = model.mtp.forward([DraftEntry(sequence, fed_back, [drafted])], only_best=True)
+            best = model.mtp.forward([DraftEntry(sequence, fed_back, [drafted])], LogitsForm.BEST)
             sequence.truncate_mtp(sequence.mtp_length - 1)
             result = model.mtp.forward([DraftEntry(sequence, fed_back, [drafted])])
             assert best.best is not None

@@ -10,6 +10,7 @@ import pytest
 from engine.core.ggml_types import GgmlType
 from engine.device.emulated import EmulatedDevice
 from engine.ops.base import Limits
+from engine.ops.best_logits import MOST_CANDIDATES, ROW_WORDS, BestRows
 from engine.ops.check_cases import MixCase, error_of
 from engine.ops.check_inputs import Inputs, SequenceRows, kv_pool, make_plan
 from engine.ops.check_sequences import (
@@ -20,7 +21,7 @@ from engine.ops.check_sequences import (
     PleCase,
     PleSizes,
 )
-from engine.ops.cuda_sampling import MOST_CANDIDATES, CudaSampling
+from engine.ops.cuda_sampling import CudaSampling
 from engine.ops.reference import ReferenceOps
 from tests.support.cuda_mixers import KERNEL_FILES, MixerOps
 
@@ -108,10 +109,10 @@ def test_attention_beyond_its_budget(ops: MixerOps, dtype: type):
 def test_candidates(ops: MixerOps):
     logits = np.random.default_rng(3).standard_normal((2, 248_320)).astype(np.float32) * 4
     space = ops.launcher.space
-    ids = space.empty((2, MOST_CANDIDATES), np.int32)
-    values, log_sums = space.empty((2, MOST_CANDIDATES)), space.empty((2,))
-    CudaSampling(ops.launcher).candidates(space.upload(logits), ids, values, log_sums)
+    bests = space.empty((2, ROW_WORDS), np.int32)
+    CudaSampling(ops.launcher).candidates(space.upload(logits), bests)
+    rows = BestRows(bests.numpy())
     wanted = np.argsort(-logits, axis=1, kind="stable")[:, :MOST_CANDIDATES]
-    np.testing.assert_array_equal(ids.numpy(), wanted)
+    np.testing.assert_array_equal([rows.row(r).ids for r in range(2)], wanted)
     exact = np.log(np.exp(logits.astype(np.float64)).sum(axis=1))
-    np.testing.assert_allclose(log_sums.numpy(), exact, rtol=1e-6)
+    np.testing.assert_allclose([rows.row(r).log_sum for r in range(2)], exact, rtol=1e-6)

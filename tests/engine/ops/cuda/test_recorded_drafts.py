@@ -13,6 +13,7 @@ from engine.model.mtp import DraftEntry
 from engine.model.trunk import Model
 from engine.ops.cuda import CudaOps
 from engine.ops.cuda_settings import CudaSettings
+from engine.sequence.batch import LogitsForm
 from engine.worker.messages import SamplingParams
 from tests.engine.ops.cuda.test_shared_experts import load, num_slots
 from tests.support.golden import forward
@@ -53,7 +54,7 @@ def test_passes_of_the_draft_head_are_recorded_and_give_the_same_bits(monkeypatc
             np.testing.assert_array_equal(other, wanted)
 
 
-def best_tokens(model: Model, *, only_best: bool) -> list[int]:
+def best_tokens(model: Model, form: LogitsForm) -> list[int]:
     """Chains of drafts of two sequences side by side."""
     assert model.mtp is not None
     states, entries = [], []
@@ -65,15 +66,21 @@ def best_tokens(model: Model, *, only_best: bool) -> list[int]:
         entries.append(DraftEntry(states[-1], streams, tokens[1:]))
     found: list[int] = []
     for _ in range(4):
-        result = model.mtp.forward(entries, only_best=only_best)
+        result = model.mtp.forward(entries, form)
         entries = []
         for i, state in enumerate(states):
             best = result.best_of(i)
-            token = int(result.logits_of(i)[-1].argmax()) if best is None else int(best[-1])
+            if best is not None:
+                token = int(best[-1])
+            elif result.candidates is not None:
+                token = int(result.candidates.kept(result.last_row_of(i)).ids[0])
+            else:
+                token = int(result.logits_of(i)[-1].argmax())
             found.append(token)
             entries.append(DraftEntry(state, np.asarray(result.streams_of(i)).copy()[-1:], [token]))
-    assert (result.best is not None) is only_best
-    assert len(result.logits) == (0 if only_best else 2)
+    assert (result.best is not None) is (form is LogitsForm.BEST)
+    assert (result.candidates is not None) is (form is LogitsForm.CANDIDATES)
+    assert len(result.logits) == (2 if form is LogitsForm.ALL else 0)
     for state in states:
         state.release()
     return found
@@ -83,8 +90,9 @@ def best_tokens(model: Model, *, only_best: bool) -> list[int]:
 def test_the_best_drafts_are_those_of_the_logits(part):
     ids = None if part is None else np.array(part, np.int64)
     model = load(CudaSettings(), mtp="full-mtp", draft_ids=ids)
-    wanted = best_tokens(model, only_best=False)
-    assert best_tokens(model, only_best=True) == wanted
+    wanted = best_tokens(model, LogitsForm.ALL)
+    assert best_tokens(model, LogitsForm.BEST) == wanted
+    assert best_tokens(model, LogitsForm.CANDIDATES) == wanted
     assert part is None or set(wanted) <= set(part)
 
 
@@ -96,38 +104,74 @@ def test_a_draft_without_usable_logits_is_none():
     sequence = model.new_sequence()
     streams = forward(model, sequence, [1, 2]).streams.copy()
     sequence.commit(2)
-    result = model.mtp.forward([DraftEntry(sequence, streams, [2, 3])], only_best=True)
+    result = model.mtp.forward([DraftEntry(sequence, streams, [2, 3])], LogitsForm.BEST)
     assert result.best is not None
     assert result.best.tolist() == [-1]
 
 
-@pytest.mark.parametrize(("temperature", "min_p"), [(0, 0.0), (0, 0.2), (0.9, 0.0)])
-def test_logits_stay_on_the_card_where_the_best_draft_is_wanted(temperature, min_p, monkeypatch):
+SETTINGS = [
+    (SamplingParams(temperature=0), 0.0, LogitsForm.BEST),
+    (SamplingParams(temperature=0), 0.2, LogitsForm.CANDIDATES),
+    (SamplingParams(temperature=0.9, seed=4, top_k=20), 0.0, LogitsForm.CANDIDATES),
+    (SamplingParams(temperature=2, seed=4, top_k=20, top_p=0.8), 0.005, LogitsForm.CANDIDATES),
+    (SamplingParams(temperature=0, presence_penalty=1.5), 0.0, LogitsForm.CANDIDATES),
+    (SamplingParams(temperature=0, logit_bias=((3, 9.0),)), 0.0, LogitsForm.ALL),
+    (SamplingParams(temperature=0.9, seed=4), 0.0, LogitsForm.ALL),
+]
+
+
+@pytest.mark.parametrize(("params", "min_p", "form"), SETTINGS)
+@pytest.mark.parametrize("part", [None, list(range(3, 380, 5))])
+def test_logits_of_drafts_stay_on_the_card_where_few_are_wanted(
+    params, min_p, form, part, monkeypatch
+):
     chains = []
+    ids = None if part is None else np.array(part, np.int64)
     for chooses in (True, False):
         monkeypatch.setattr(CudaOps, "chooses", chooses)
-        model = load(CudaSettings(), mtp="full-mtp")
+        model = load(CudaSettings(), mtp="full-mtp", draft_ids=ids)
         assert model.mtp is not None
         drafter = HeadDrafter(model.mtp, 64, 16)
         sequence = model.new_sequence()
         streams = np.asarray(forward(model, sequence, [1, 2, 3]).streams).copy()
         sequence.commit(3)
-        seen: list[bool] = []
+        seen: list[tuple[bool, bool]] = []
         head = model.mtp.forward
 
-        def noted(entries, *, only_best, head=head, seen=seen):
-            result = head(entries, only_best=only_best)
-            seen.append(result.best is not None)
+        def noted(entries, form, head=head, seen=seen):
+            result = head(entries, form)
+            seen.append((result.best is not None, result.candidates is not None))
             return result
 
         monkeypatch.setattr(model.mtp, "forward", noted)
-        sampler = Sampler(SamplingParams(temperature=temperature, seed=4))
+        sampler = Sampler(params, model.ops.new_draw)
+        for token in (7, 8, 7):
+            sampler.note(token)
         told = Told(sequence, 0, streams, [2, 3, 4], 5, sampler, min_p)
         chains.append(drafter.take_note([told]))
-        wants_best = temperature == 0 and min_p == 0
         assert len(seen) >= 1
-        assert set(seen) == {chooses and wants_best}
+        of_form = (form is LogitsForm.BEST, form is LogitsForm.CANDIDATES)
+        assert set(seen) == {of_form if chooses else (False, False)}
     assert chains[0] == chains[1]
+    assert chains[0][0] or min_p  # which may end it at once
+
+
+def test_drafts_end_at_an_improbable_one_whose_probability_the_card_computes():
+    model = load(CudaSettings(), mtp="full-mtp")
+    assert model.mtp is not None
+    sampler = Sampler(SamplingParams(temperature=0), model.ops.new_draw)
+    sequence = model.new_sequence()
+    streams = np.asarray(forward(model, sequence, [1, 2, 3]).streams).copy()
+    sequence.commit(3)
+    logits = model.mtp.forward([DraftEntry(sequence, streams, [2, 3, 4])]).logits[-1].copy()
+    sequence.truncate_mtp(0)
+    share = float(1 / np.exp(logits.astype(np.float64) - logits.max()).sum())
+    for min_p, count in ((share * 0.999, 1), (share * 1.001, 0)):
+        told = Told(sequence, 0, streams, [2, 3, 4], 1, sampler, min_p)
+        assert [len(drafted) for drafted in HeadDrafter(model.mtp, 64, 16).take_note([told])] == [
+            count
+        ]
+        sequence.truncate_mtp(0)
 
 
 def test_penalties_and_biases_want_all_logits():
@@ -150,8 +194,8 @@ def test_a_pass_of_the_draft_head_that_lacks_memory_is_done_again_with_fewer_exp
     layer, lacking = model.mtp._layer, [1, 1]
     run = type(layer).run
 
-    def runs_out(self, *arguments):
-        run(self, *arguments)
+    def runs_out(self, *arguments, **owed):
+        run(self, *arguments, **owed)
         if self is layer and lacking:
             lacking.pop()
             raise DeviceMemoryError("The card has no room.")
@@ -171,7 +215,7 @@ def test_a_draft_head_without_experts_on_the_card_has_nothing_to_give_up(monkeyp
     assert model.mtp is not None
     layer = model.mtp._layer
 
-    def runs_out(self, *_arguments):
+    def runs_out(self, *_arguments, **_owed):
         raise DeviceMemoryError("The card has no room.")
 
     sequence = model.new_sequence()

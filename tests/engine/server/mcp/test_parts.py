@@ -205,7 +205,7 @@ async def test_always_holds_for_the_tool_from_then_on():
     consents = Consents()
     consents.open("req_1", "call_1", "files", "write")
     consents.answer("req_1", "call_1", allow=True, always=True)
-    assert await consents.wait("req_1", "call_1", 1) is Verdict.ALLOWED
+    assert await consents.wait("req_1", "call_1", 60) is Verdict.ALLOWED
     assert consents.is_allowed("files", "write")
     assert not consents.is_allowed("files", "delete")
 
@@ -214,7 +214,7 @@ async def test_a_no_is_never_for_always():
     consents = Consents()
     consents.open("req_1", "call_1", "files", "write")
     consents.answer("req_1", "call_1", allow=False, always=True)
-    assert await consents.wait("req_1", "call_1", 1) is Verdict.DENIED
+    assert await consents.wait("req_1", "call_1", 60) is Verdict.DENIED
     assert not consents.is_allowed("files", "write")
 
 
@@ -289,7 +289,7 @@ def test_a_server_without_tools_and_upstream_loads_neither_package():
 )
 async def test_an_entry_that_cannot_work_fails_with_a_sentence(config, words):
     broken = connection("broken", **config)
-    await broken.settle(20)
+    await broken.settle(60)
     assert broken.state == "failed"
     assert words in broken.error
     await broken.close()

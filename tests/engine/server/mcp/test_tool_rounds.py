@@ -1,72 +1,30 @@
 """MCP tools in a chat: real MCP servers over stdio and HTTP, real HTTP, a scripted model."""
 
 import contextlib
-import json
 import socket
 import sys
 import threading
 import time
-from pathlib import Path
 
 import httpx
 import pytest
 import uvicorn
 
 from tests.support import mcp_tools
-
-TOOLS = str(Path(mcp_tools.__file__))
-SECRET = "sk-secret-of-the-tool-5511"
-HEADER_SECRET = "hdr-secret-8822"
-URL_SECRET = "url-secret-3344"
-
-# Longer than a busy machine takes for anything that is not meant to take this long.
-TOOL_S = 4
-CONSENT_S = 3
-
-PARAMETER = "<parameter={}>\n{}\n</parameter>\n"
-
-
-def call(name, /, **arguments):
-    inside = "".join(PARAMETER.format(key, value) for key, value in arguments.items())
-    return f"<tool_call>\n<function={name}>\n{inside}</function>\n</tool_call>"
-
-
-# Whatever occurs in a prompt first in this order decides; results come before what led to them.
-ANSWERS = {
-    "SUMIS7": "</think>\n\nThe sum is seven.",
-    "SUMIS9": "</think>\n\nThe remote sum is nine.",
-    "WROTE5": "</think>\n\nIt is written.",
-    "did not allow": "</think>\n\nThen not.",
-    "nobody answered": "</think>\n\nNobody was there.",
-    "can be asked only": "</think>\n\nI may not ask.",
-    "it fell over": "</think>\n\nThe tool failed.",
-    "did not answer in": "</think>\n\nThe tool was too slow.",
-    "LENGTH26": "</think>\n\nThe key is there.",
-    "has ended": "</think>\n\nThe server died.",
-    "HUGExx": "</think>\n\nThat was long.",
-    "ADDNEAR": "I add.</think>\n\nLet me see." + call("near__add", a=3, b=4),
-    "ADDFAR": "</think>\n\n" + call("far_away__add", a=4, b=5),
-    "WRITEIT": "</think>\n\n" + call("near__write", text="words"),
-    "FAILIT": "</think>\n\n" + call("near__fail"),
-    "SLOWLY": "</think>\n\n" + call("near__slow", seconds=30),
-    "HUGELY": "</think>\n\n" + call("near__huge", length=3000),
-    "KEYED": "</think>\n\n" + call("near__environment", name="TOOL_KEY"),
-    "CRASHED": "</think>\n\n" + call("far_from_well__crash"),
-    "OWNTOOL": "</think>\n\n" + call("get_weather", city="Rome"),
-    "BOTHTOOLS": "</think>\n\n"
-    + call("near__add", a=1, b=1)
-    + "\n"
-    + call("get_weather", city="x"),
-    "CLASHING": "</think>\n\n" + call("near__add", a=1, b=1),
-}
-
-OWN = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-    },
-}
+from tests.support.mcp_rounds import (
+    HEADER_SECRET,
+    OWN,
+    PATIENCE_S,
+    SECRET,
+    TOOLS,
+    URL_SECRET,
+    content_of,
+    listed,
+    mcp_events,
+    near,
+    start,
+    whole,
+)
 
 
 @pytest.fixture(scope="module")
@@ -86,26 +44,20 @@ def remote():
     thread.start()
     yield listener.getsockname()[1], seen
     server.should_exit = True
-    thread.join(10)
+    thread.join(PATIENCE_S)
     listener.close()
-
-
-@pytest.fixture(scope="module")
-def marks(tmp_path_factory):
-    return tmp_path_factory.mktemp("marks")
 
 
 @pytest.fixture(scope="module")
 def server(start_server, remote, marks):
     port, _seen = remote
-    stdio = {"command": sys.executable, "args": [TOOLS]}
     servers = {
-        "near": {**stdio, "env": {"TOOL_KEY": SECRET, "MARKS": str(marks)}},
+        "near": near(marks),
         "far away": {
             "url": f"http://127.0.0.1:{port}/mcp?token={URL_SECRET}",
             "headers": {"Authorization": f"Bearer {HEADER_SECRET}"},
         },
-        "far from well": {**stdio},
+        "far from well": {"command": sys.executable, "args": [TOOLS]},
         "broken": {
             "command": sys.executable,
             "args": ["-c", f"import sys; sys.exit('no: {SECRET}')"],
@@ -114,76 +66,7 @@ def server(start_server, remote, marks):
         "missing": {"command": "no-such-program-at-all"},
         "off": {"command": "never", "disabled": True},
     }
-    limits = {
-        "timeout_s": TOOL_S,
-        "max_result_chars": 1000,
-        "consent_timeout_s": CONSENT_S,
-        "max_rounds": 3,
-        "start_timeout_s": 30,
-    }
-    answers = [{"when": word, "times": 0, "text": text} for word, text in ANSWERS.items()]
-    answers.append(
-        {"when": "ROUNDANDROUND", "times": 3, "text": "</think>\n\n" + call("near__add", a=1, b=1)}
-    )
-    answers.append({"when": "ROUNDANDROUND", "times": 0, "text": "Enough.</think>\n\nEnough."})
-    running = start_server(
-        {"context": 8192, "answers": answers},
-        *("--mcp-servers", json.dumps(servers), "--mcp", json.dumps(limits)),
-    )
-    deadline = time.monotonic() + 30
-    while any(entry["status"] == "starting" for entry in listed(running)):
-        assert time.monotonic() < deadline, listed(running)
-        time.sleep(0.05)
-    return running
-
-
-def listed(server):
-    return server.http.get("/mcp").json()["servers"]
-
-
-def whole(server, content, **fields):
-    reply = server.chat(content, stratum_mcp=["near", "far away"], **fields)
-    assert reply.status_code == 200, reply.text
-    body = reply.json()
-    return body, body["choices"][0]
-
-
-def mcp_events(events):
-    return [event["mcp_event"] for event in events if "mcp_event" in event]
-
-
-def content_of(events):
-    return "".join(
-        choice["delta"].get("content") or ""
-        for event in events
-        if event != "[DONE]"
-        for choice in event["choices"]
-    )
-
-
-@contextlib.contextmanager
-def streaming(server, content, **fields):
-    """A streamed chat whose events come one by one."""
-    body = {"messages": [{"role": "user", "content": content}], "stream": True, **fields}
-    body.setdefault("stratum_mcp", ["near"])
-    with server.http.stream("POST", "/v1/chat/completions", json=body) as reply:
-        assert reply.status_code == 200, reply.read()
-        yield parsed(reply.iter_lines()), reply
-
-
-def parsed(lines):
-    for line in lines:
-        data = line.removeprefix("data: ")
-        if data != line:
-            yield data if data == "[DONE]" else json.loads(data)
-
-
-def until(events, phase):
-    """Read on to an event of a phase."""
-    for event in events:
-        if isinstance(event, dict) and event.get("mcp_event", {}).get("phase") == phase:
-            return event["mcp_event"]
-    raise AssertionError(f"no {phase}")
+    return start(start_server, servers)
 
 
 # -- what is configured --------------------------------------------------------------------------
@@ -273,13 +156,6 @@ def test_a_failing_tool_is_a_result_that_says_so(server):
     assert result["content"].startswith("error: ")
 
 
-def test_a_hanging_tool_is_ended_after_its_time(server, marks):
-    body, choice = whole(server, "SLOWLY")
-    assert choice["message"]["content"] == "The tool was too slow."
-    assert f"{TOOL_S} seconds" in body["mcp_events"][-1]["content"]
-    wait_for(marks / "slow-cancelled")
-
-
 def test_a_huge_result_is_cut_with_a_note_to_the_model(server):
     body, choice = whole(server, "HUGELY")
     assert choice["message"]["content"] == "That was long."
@@ -291,7 +167,7 @@ def test_a_huge_result_is_cut_with_a_note_to_the_model(server):
 
 def test_a_server_that_dies_costs_one_result_and_is_back_at_the_next_request(server):
     for _ in range(2):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while True:  # a busy machine may take longer to start it than a request waits
             body = server.chat("CRASHED", stratum_mcp=["far from well"]).json()
             [state] = body["mcp_events"][0]["servers"]
@@ -388,110 +264,6 @@ def test_only_our_own_page_and_programs_may_use_the_tools(server, origin, status
     assert reply.status_code == status
     if status == 403:
         assert reply.json()["error"]["code"] == "origin_not_allowed"
-
-
-# -- consent -------------------------------------------------------------------------------------
-
-
-def answer(server, question, **fields):
-    path = f"/v1/requests/{question['request_id']}/mcp_consent"
-    return server.http.post(path, json={"id": question["id"], **fields})
-
-
-def test_a_tool_that_may_change_things_is_asked_about_and_runs_when_allowed(server, marks):
-    (marks / "written").unlink(missing_ok=True)
-    with streaming(server, "WRITEIT") as (events, _):
-        question = until(events, "ask")
-        assert (question["server"], question["tool"]) == ("near", "write")
-        assert question["arguments"] == {"text": "words"}
-        assert not (marks / "written").exists()
-        assert server.status()["state"] == "tool_call"
-        assert answer(server, question, allow=True).json()["allow"] is True
-        assert answer(server, question, allow=True).status_code == 404  # asked and answered
-        assert content_of(list(events)) == "It is written."
-    assert (marks / "written").exists()
-
-
-def test_a_denied_call_is_not_run(server, marks):
-    (marks / "written").unlink(missing_ok=True)
-    with streaming(server, "WRITEIT") as (events, _):
-        answer(server, until(events, "ask"), allow=False)
-        rest = list(events)
-    assert content_of(rest) == "Then not."
-    assert mcp_events(rest)[0]["is_error"]
-    assert not (marks / "written").exists()
-
-
-def test_no_answer_means_no(server, marks):
-    (marks / "written").unlink(missing_ok=True)
-    events = server.events("WRITEIT", stratum_mcp=["near"])
-    assert content_of(events) == "Nobody was there."
-    assert not (marks / "written").exists()
-
-
-def test_a_whole_answer_cannot_ask_and_does_not_wait(server):
-    started = time.monotonic()
-    _, choice = whole(server, "WRITEIT")
-    assert choice["message"]["content"] == "I may not ask."
-    assert time.monotonic() - started < CONSENT_S
-
-
-def test_a_consent_must_say_yes_or_no_and_know_its_request(server):
-    path = "/v1/requests/req_unknown/mcp_consent"
-    reply = server.http.post(path, json={"id": "call_x"})
-    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "allow")
-    assert server.http.post(path, json={"id": "call_x", "allow": True}).status_code == 404
-    headers = {"origin": "http://localhost:3000"}
-    assert server.http.post(path, json={}, headers=headers).status_code == 403
-
-
-# -- stopping ------------------------------------------------------------------------------------
-
-
-def wait_for(path, timeout_s=5.0):
-    deadline = time.monotonic() + timeout_s
-    while not path.exists():
-        assert time.monotonic() < deadline, path
-        time.sleep(0.02)
-
-
-def fresh(marks):
-    for name in ("slow-began", "slow-cancelled"):
-        (marks / name).unlink(missing_ok=True)
-
-
-def test_cancelling_a_request_ends_its_tool(server, marks):
-    fresh(marks)
-    with streaming(server, "SLOWLY") as (events, reply):
-        until(events, "call")
-        wait_for(marks / "slow-began")
-        path = f"/v1/requests/{reply.headers['x-request-id']}/cancel"
-        started = time.monotonic()
-        assert server.http.post(path).status_code == 200
-        rest = list(events)
-    assert time.monotonic() - started < TOOL_S
-    assert rest[-1] == "[DONE]"
-    assert rest[-2]["choices"][0]["finish_reason"] == "stop"
-    wait_for(marks / "slow-cancelled")
-    server.wait_idle()
-
-
-def test_a_client_that_goes_away_ends_its_tool(server, marks):
-    fresh(marks)
-    connection = server.raw_chat("SLOWLY", stream=True, stratum_mcp=["near"])
-    wait_for(marks / "slow-began")
-    connection.close()
-    wait_for(marks / "slow-cancelled")
-    server.wait_for(lambda status: status["state"] == "idle")
-
-
-def test_a_running_tool_holds_no_place_in_the_queue(server):
-    with streaming(server, "WRITEIT") as (events, _):
-        question = until(events, "ask")
-        status = server.status()
-        assert (status["running"], status["queued"]) == (None, 0)
-        answer(server, question, allow=False)
-        list(events)
 
 
 # -- secrets -------------------------------------------------------------------------------------

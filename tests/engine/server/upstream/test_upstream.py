@@ -43,7 +43,7 @@ def server(start_server, fake):
     return start_server(
         None,
         *("--upstream", f"http://{USER}@127.0.0.1:{fake.port}/v1/"),
-        *("--upstream-timeout-s", "2", "--sse-keepalive-s", "1"),
+        *("--upstream-timeout-s", "4", "--sse-keepalive-s", "1"),
         *("--mcp-servers", json.dumps(tools)),
         environment={"STRATUM_UPSTREAM_KEY": KEY},
     )
@@ -57,7 +57,7 @@ def client(server):
 
 @pytest.fixture(scope="module")
 def claude(server):
-    options = {"api_key": "local", "max_retries": 0, "timeout": 30}
+    options = {"api_key": "local", "max_retries": 0, "timeout": 90}
     with anthropic.Anthropic(base_url=server.url, **options) as client:
         yield client
 
@@ -332,7 +332,7 @@ def test_a_context_that_is_too_long_there_is_said_in_each_protocols_words(server
         ("BREAK", "ended in the middle"),
         ("ERRMID", "the engine died"),
         ("GARBAGE", "could not be read"),
-        ("SILENT", "was silent for 2 seconds"),
+        ("SILENT", "was silent for 4 seconds"),
     ],
 )
 def test_a_stream_that_breaks_ends_with_an_error_in_each_protocol(server, claude, text, words):
@@ -349,7 +349,7 @@ def test_a_stream_that_breaks_ends_with_an_error_in_each_protocol(server, claude
     assert words in reply.json()["error"]["message"]
 
 
-def wait_until(condition, timeout_s=5.0):
+def wait_until(condition, timeout_s=60.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline
@@ -363,7 +363,7 @@ def test_a_client_that_goes_away_is_gone_at_the_upstream_too(server, fake, text,
         pytest.skip("a whole answer has no middle")
     before, fake.began = fake.gone, type(fake.began)()
     connection = server.raw_chat(text, stream=stream)
-    assert fake.began.wait(5)
+    assert fake.began.wait(60)
     connection.close()
     wait_until(lambda: fake.gone > before)
     server.wait_idle()
@@ -373,7 +373,7 @@ def test_a_cancelled_request_ends_as_if_it_were_complete(server, fake):
     before, fake.began = fake.gone, type(fake.began)()
     body = {"messages": user("SILENT"), "stream": True}
     with server.http.stream("POST", "/v1/chat/completions", json=body) as reply:
-        assert fake.began.wait(5)
+        assert fake.began.wait(60)
         request_id = reply.headers["x-request-id"]
         assert server.http.post(f"/v1/requests/{request_id}/cancel").status_code == 200
         lines = [line for line in reply.iter_lines() if line.startswith("data:")]
@@ -388,7 +388,7 @@ def test_an_upstream_that_is_late_gets_keep_alives_out(server):
     ) as reply:
         lines = list(reply.iter_lines())
     assert ": keep-alive" in lines
-    assert any("was silent for 2 seconds" in line for line in lines)
+    assert any("was silent for 4 seconds" in line for line in lines)
 
 
 def test_an_upstream_that_is_down_is_said_and_the_front_lives(start_server):
@@ -422,7 +422,7 @@ def test_an_address_that_is_none_stops_the_start_and_is_not_shown(flags, words):
     root = Path(__file__).parents[4]
     command = [sys.executable, "-m", "engine", "serve", "--port", "0", *flags]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=root, timeout=60, check=False
+        command, capture_output=True, text=True, cwd=root, timeout=300, check=False
     )
     assert done.returncode == 2
     assert words in done.stderr
