@@ -4,7 +4,6 @@
 // the kernels of a small layer. Plain twins: `PlanBuilder` (engine/sequence/plan_builder.py) and
 // `PleHash` (engine/model/ple_hash.py), which say what is written and serve where this library cannot
 // be loaded. All memory is the caller's. Needs no more than any x86-64.
-#include <string.h>
 
 #include "arrays.h"
 
@@ -59,10 +58,10 @@ STRATUM_API i32 stratum_plan(const PlanArrays* a, const i64* words, i64 num_sequ
       a->positions[row] = (i32)(first - base + i);
       a->row_seq[row] = (i32)s;
       const i64 at = first + i, block = at < a->block_ratio ? 0 : at - (a->block_ratio - 1);
-      memcpy(a->rope_cos + row * angles, a->text_cos + at * angles, bytes);
-      memcpy(a->rope_sin + row * angles, a->text_sin + at * angles, bytes);
-      memcpy(a->block_cos + row * angles, a->text_cos + block * angles, bytes);
-      memcpy(a->block_sin + row * angles, a->text_sin + block * angles, bytes);
+      __builtin_memcpy(a->rope_cos + row * angles, a->text_cos + at * angles, bytes);
+      __builtin_memcpy(a->rope_sin + row * angles, a->text_sin + at * angles, bytes);
+      __builtin_memcpy(a->block_cos + row * angles, a->text_cos + block * angles, bytes);
+      __builtin_memcpy(a->block_sin + row * angles, a->text_sin + block * angles, bytes);
     }
   }
   a->seq_start[num_sequences] = (i32)row;
