@@ -35,7 +35,9 @@ _EMBEDDING_BYTES = (
 )  # of a value of the token embedding, of which a token reads one row: Q8_0
 _MOST_EMBEDDING = 0.25  # of the dense weights, for models that are small themselves
 _WORKSPACE_VALUES = 48  # float32 values for each row of a prompt chunk and each hidden value
-_ACTIVATION_VALUES = 16  # of these, those that live between operations
+_ACTIVATION_VALUES = (
+    6  # on a card: streams and their mix; the results of a row's experts come on top
+)
 _EXPERT_WIDTH = 4  # an expert is so many times narrower than the model
 
 
@@ -132,7 +134,7 @@ def numbers_of_catalog(
         state_bytes=_STATE_BYTES_PER_WEIGHT * shape.layers * shape.hidden_size**2,
         parallel=config.parallel,
         workspace_bytes=4 * (_WORKSPACE_VALUES * rows + logits),
-        card_row_bytes=4 * _ACTIVATION_VALUES * hidden + scratch,
+        card_row_bytes=4 * (_ACTIVATION_VALUES + shape.experts_used) * hidden + scratch,
         prompt_chunk=config.prompt_chunk,
         num_layers=shape.layers,
         vocabulary_bytes=vocabulary_bytes(shape.vocab_size),

@@ -103,10 +103,15 @@ def mixer_widths(model: ModelConfig) -> list[dict[str, int]]:
     return kinds
 
 
-def activation_row_bytes(model: ModelConfig) -> int:
-    """Bytes of the activations that live between the operations of a layer, for each row of a pass."""
+def activation_row_bytes(model: ModelConfig, *, on_card: bool = False) -> int:
+    """Bytes of the activations that live between the operations of a layer, for each row of a pass.
+
+    On a card the results of a row's experts lie where mixers had theirs.
+    """
     streams = model.num_streams * (model.hidden_size + 1)
     mixers = max(sum(widths.values()) for widths in mixer_widths(model))
+    if on_card:
+        mixers = max(mixers, model.num_experts_used * model.hidden_size)
     return 4 * (streams + 2 * model.hidden_size + mixers + 2 * model.num_experts_used)
 
 
@@ -130,11 +135,11 @@ def workspace_bytes(model: ModelConfig, num_rows: int, num_logits: int) -> int:
 
 
 def card_row_bytes(model: ModelConfig) -> int:
-    """Card memory for each row of a prompt's pass: activations, and what experts take most of.
+    """Card memory for each row of a prompt's pass: activations, and what experts take besides.
 
     Every choice's result is kept apart until all experts have passed (`engine/ops/cuda_experts.py`).
     """
-    return activation_row_bytes(model) + expert_scratch_row_bytes(
+    return activation_row_bytes(model, on_card=True) + expert_scratch_row_bytes(
         model.hidden_size, model.expert_width, model.num_experts, model.num_experts_used
     )
 
@@ -142,7 +147,7 @@ def card_row_bytes(model: ModelConfig) -> int:
 def expert_scratch_row_bytes(
     hidden: int, width: int, num_experts: int, num_used: int, *, is_gated: bool = True
 ) -> int:
-    """Card memory that a row of a prompt takes in the launches of its experts.
+    """Card memory that a row of a prompt takes in the launches of its experts, beside their results.
 
     Args:
         hidden: H.
@@ -152,10 +157,9 @@ def expert_scratch_row_bytes(
         is_gated: one kernel makes gate times up in 8 bits, as it does where both have one quantised
             format; else gate and up are kept as floats.
     """
-    choice = (
-        4 * hidden + (2 * width if is_gated else 10 * width) + 16
-    )  # result, hidden, slots, order
-    shared = 4 * hidden + 10 * width
-    return (
-        num_used * choice + shared + 3 * hidden + 4 * num_experts
-    )  # a mixer's rows in 8 bits, router
+    hidden_bytes = 2 * width if is_gated else 10 * width
+    order_bytes = 16  # slots, and pairs sorted by expert
+    shared_expert = 4 * hidden + 10 * width
+    mixer_records = 3 * hidden  # of the widest product, in 8 bits
+    router = 4 * num_experts
+    return num_used * (hidden_bytes + order_bytes) + shared_expert + mixer_records + router

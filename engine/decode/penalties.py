@@ -48,6 +48,12 @@ class Penalties:
         self._places: dict[int, int] = {}  # of each id in the arrays
         self.ids = np.zeros(_FIRST_IDS, np.int64)
         self.counts = np.zeros(_FIRST_IDS, np.float32)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """The arrays as Python writes single numbers quickest: a fifth of what numpy takes."""
+        self._id_at = self.ids.data.cast("B").cast("q")
+        self._count_at = self.counts.data.cast("B").cast("f")
 
     @property
     def num_seen(self) -> int:
@@ -57,7 +63,7 @@ class Penalties:
     def count_of(self, token_id: int) -> float:
         """How often a token counts; 0 for one that does not."""
         place = self._places.get(token_id)
-        return 0.0 if place is None else float(self.counts[place])
+        return 0.0 if place is None else self._count_at[place]
 
     def note(self, token_id: int) -> None:
         """A token was generated."""
@@ -69,9 +75,11 @@ class Penalties:
             if place == len(self.ids):
                 self.ids = np.concatenate((self.ids, np.zeros_like(self.ids)))
                 self.counts = np.concatenate((self.counts, np.zeros_like(self.counts)))
-            self.ids[place] = token_id
-            self.counts[place] = 0
-        self.counts[place] += 1
+                self._look_again()
+            self._id_at[place] = token_id
+            self._count_at[place] = 1.0
+        else:
+            self._count_at[place] += 1.0
         if self._window < 0:
             return
         self._recent.append(token_id)
@@ -80,14 +88,15 @@ class Penalties:
 
     def _forget(self, token_id: int) -> None:
         place = self._places[token_id]
-        self.counts[place] -= 1
-        if self.counts[place] > 0:
+        count = self._count_at[place] - 1.0
+        if count > 0:
+            self._count_at[place] = count
             return
         del self._places[token_id]
         last = len(self._places)
         if place < last:  # the last entry takes the free place
-            moved = int(self.ids[last])
-            self.ids[place], self.counts[place] = moved, self.counts[last]
+            moved = self._id_at[last]
+            self._id_at[place], self._count_at[place] = moved, self._count_at[last]
             self._places[moved] = place
 
     def apply(self, logits: FloatArray) -> None:

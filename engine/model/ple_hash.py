@@ -109,9 +109,11 @@ class PleHash:
                 out[first : first + len(token_ids)] = self.rows(token_ids, previous)
             first += len(token_ids)
 
-    def _context(self, previous: Sequence[int]) -> list[int]:
+    def _context(self, previous: Sequence[int]) -> Sequence[int]:
         """The ids that count before a sequence's next token; behind its beginning there are none."""
         num_context = self._ngram_size - 1
+        if len(previous) == num_context:
+            return previous
         tail = list(previous[-num_context:])
         return [self._eos] * (num_context - len(tail)) + tail
 

@@ -63,6 +63,9 @@ class PassBuffers:
             first,
             *(Workspace(config, s.ops, self.max_rows, first) for s in model.stages[1:]),
         ]
+        if max_rows is None:  # the largest ones of the model
+            for stage, workspace in zip(model.stages, self._workspaces, strict=True):
+                stage.ops.lend(workspace.shared)
         self.passes = PassMaker(
             model.stages,
             model.trunk_layers,

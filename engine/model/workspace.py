@@ -1,7 +1,7 @@
 """The buffers of a pass, allocated once: activations, and the small arrays of the plan.
 
-Mixers and the n-gram layer are never at work together, so their buffers share memory. A pass of R rows
-uses the first R rows of each buffer. The views for each R are made once and kept,
+Mixers and the n-gram layer are never at work together, so their buffers share memory; operations may use it
+too while a layer's experts are computed. A pass of R rows uses the first R rows of each buffer. The views for each R are made once and kept,
 so a decode step slices nothing.
 """
 
@@ -57,7 +57,12 @@ class RowBuffers:
 
 
 class Workspace:
-    """All buffers of one pass in flight."""
+    """All buffers of one pass in flight.
+
+    Attributes:
+        max_rows: of a pass.
+        shared: memory that holds nothing while a layer's experts are computed, nor between layers.
+    """
 
     def __init__(
         self, config: ModelConfig, ops: Ops, max_rows: int, first: Workspace | None = None
@@ -73,8 +78,9 @@ class Workspace:
         self.max_rows = max_rows
         self._config = config
         self._ops = ops
+        self.shared = ops.zeros((_shared_size(config, ops, max_rows),))
         self._rows: RowBuffers = _allocate(
-            config, ops, max_rows, None if first is None else first._rows
+            config, ops, max_rows, self.shared, None if first is None else first._rows
         )
         self._views: dict[int, RowBuffers] = {max_rows: self._rows}
         hc, H = config.num_streams, config.hidden_size
@@ -115,7 +121,9 @@ class Workspace:
         return self._candidates[:num_rows]
 
 
-def _allocate(config: ModelConfig, ops: Ops, R: int, first: RowBuffers | None) -> RowBuffers:
+def _allocate(
+    config: ModelConfig, ops: Ops, R: int, shared: FloatArray, first: RowBuffers | None
+) -> RowBuffers:
     hc, H = config.num_streams, config.hidden_size
     ple_heads = config.ple.num_heads if config.ple is not None else 0
     if first is not None:
@@ -131,17 +139,22 @@ def _allocate(config: ModelConfig, ops: Ops, R: int, first: RowBuffers | None) -
         ple_rows=ple_rows,
         expert_ids=ops.zeros((R, config.num_experts_used), np.int32),
         expert_weights=ops.zeros((R, config.num_experts_used)),
-        **_shared_buffers(config, ops, R),
+        **_mixer_buffers(config, R, shared),
     )
 
 
-def _shared_buffers(config: ModelConfig, ops: Ops, R: int) -> dict[str, FloatArray]:
+def _shared_size(config: ModelConfig, ops: Ops, R: int) -> int:
+    """Floats that mixers, n-gram layer and experts use one after the other."""
+    kinds = [sum(_aligned(R * width) for width in kind.values()) for kind in mixer_widths(config)]
+    if ops.keeps_results:
+        kinds.append(R * config.num_experts_used * config.hidden_size)
+    return max(kinds)
+
+
+def _mixer_buffers(config: ModelConfig, R: int, memory: FloatArray) -> dict[str, FloatArray]:
     """The buffers of mixers and n-gram layer by name, those of each kind from the same address on."""
-    kinds = mixer_widths(config)
-    room = max(sum(_aligned(R * width) for width in kind.values()) for kind in kinds)
-    memory = ops.zeros((room,))
     buffers = {}
-    for kind in kinds:
+    for kind in mixer_widths(config):
         start = 0
         for name, width in kind.items():
             buffers[name] = memory[start : start + R * width].reshape(R, width)

@@ -102,6 +102,7 @@ class Ops(ABC):
     kv_types = frozenset({KvType.F16, KvType.F32})  # of keys and values that they can read
     adds_in_mix = False  # `hc_combine_mix` is quicker than its two halves
     chooses = False  # has `choose` and `best_logits`: where logits are far from the host
+    keeps_results = False  # whether experts' results are kept apart until the end of a layer
     records_numbers = True  # `record` takes operations with a number among their arguments
 
     # -- weights ---------------------------------------------------------------------------------
@@ -154,6 +155,9 @@ class Ops(ABC):
             NotImplementedError: these operations have no card.
         """
         raise NotImplementedError(f"{self.name} operations have no card")
+
+    def lend(self, memory: FloatArray) -> None:  # noqa: B027  # most have nothing to do
+        """Memory that experts' results may lie in: nothing is in it then, nor between layers."""
 
     def resize(self, limits: Limits) -> None:  # noqa: B027  # most have nothing to do
         """Other limits than they were made with; before weights are loaded."""

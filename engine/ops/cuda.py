@@ -28,7 +28,7 @@ from engine.gguf.reader import Tensor
 from engine.kernels.cuda_compile import kernel_files
 from engine.ops.base import ChoiceCounter, FloatArray, IntArray, Limits, no_kernel_message
 from engine.ops.cuda_balance import MemoryBalance
-from engine.ops.cuda_experts import CudaExperts
+from engine.ops.cuda_experts import RESULTS, CudaExperts
 from engine.ops.cuda_host_arrays import HostArrays
 from engine.ops.cuda_launch import Launcher
 from engine.ops.cuda_launches import Launches, make_launches
@@ -62,6 +62,7 @@ class CudaOps(CudaLayerOps):
     name = "cuda"
     kv_types = frozenset(KvType)
     adds_in_mix = True
+    keeps_results = True
     chooses = True
 
     def __init__(
@@ -167,6 +168,10 @@ class CudaOps(CudaLayerOps):
     def card_address(self, array: npt.NDArray[Any]) -> int:
         """Of an array of `host_arrays`."""
         return self._host_arrays.card_address(array)
+
+    def lend(self, memory: FloatArray) -> None:
+        """For what experts make of a row's choices."""
+        self._launcher.lend(RESULTS, on_card(memory))
 
     def resize(self, limits: Limits) -> None:
         """Only what is planned for the largest pass depends on them."""

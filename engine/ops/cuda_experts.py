@@ -40,6 +40,7 @@ from engine.ops.weights import MoeWeights
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
 
+RESULTS = "expert_pairs"  # scratch memory of the choices' results
 _GIVEN_UP = 8  # when memory runs out, at least one slot of so many; then twice as many, and so on
 _READ_ALL = 3  # a layer whose choices are so many times its experts reads nearly all of them
 
@@ -264,7 +265,7 @@ class CudaExperts:
         with_shared: bool,
     ) -> None:
         layer, memory = self._layer(weights)
-        pairs = self._scratch("expert_pairs", (*ids.shape, x.shape[1]), np.float32)
+        pairs = self._scratch(RESULTS, (*ids.shape, x.shape[1]), np.float32)
         values = self._scratch("shared_values", x.shape, np.float32) if with_shared else None
         is_whole = memory.cache.is_whole(layer.index)
         if not is_whole and (len(ids) <= self._settings.host_rows or not memory.ring):

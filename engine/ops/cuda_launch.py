@@ -31,6 +31,7 @@ class Launcher:
         self.space = ArraySpace(device, self.stream)
         self._kernels: dict[str, Kernel] = {}
         self._scratch: dict[str, DeviceArray] = {}
+        self._lent: dict[str, DeviceArray] = {}
         self.generation = 0
 
     def launch(
@@ -67,6 +68,9 @@ class Launcher:
         Raises:
             DeviceMemoryError: there is no room for it.
         """
+        lent = self._lent.get(name)
+        if lent is not None and num_bytes <= lent.nbytes:
+            return lent.address
         array = self._scratch.get(name)
         if array is None or array.nbytes < num_bytes:
             if array is not None:
@@ -77,6 +81,11 @@ class Launcher:
             array = self._scratch[name] = self.space.empty((max(num_bytes, 1),), np.uint8)
         return array.address
 
+    def lend(self, name: str, memory: DeviceArray) -> None:
+        """Have scratch memory of this name lie in an array, as far as that is large enough."""
+        self._lent[name] = memory
+        self.generation += 1
+
     @property
     def scratch_bytes(self) -> int:
         """What it takes altogether."""
@@ -85,6 +94,7 @@ class Launcher:
     def release(self) -> None:
         """Let go of scratch memory; captured launches cannot run any more."""
         self._scratch.clear()
+        self._lent.clear()
 
 
 def pointer(array: DeviceArray | int | None) -> ctypes.c_void_p:

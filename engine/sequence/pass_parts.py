@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from engine.ops.base import CHUNK_TOKENS
 from engine.sequence.batch import BatchEntry, LogitsWanted
 from engine.sequence.running_request import RunningRequest
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A request's rows of a pass."""
+    """A request's rows of a pass.
 
-    request: RunningRequest
-    num_rows: int
-    drafts: Sequence[int] = ()  # rows behind them, which may turn out to be wrong
+    Attributes:
+        request: whose.
+        num_rows: how many, from the sequence's end on.
+        drafts: rows behind them, which may turn out to be wrong.
+        num_computed: rows with those of drafts.
+        is_last: these rows complete what is to be computed, so that a token can be chosen.
+    """
 
-    @property
-    def is_last(self) -> bool:
-        """Whether these rows complete what is to be computed, so that a token can be chosen."""
-        return self.num_rows == self.request.num_pending
+    __slots__ = ("drafts", "is_last", "num_computed", "num_rows", "request")
 
-    @property
-    def num_computed(self) -> int:
-        """Rows with those of drafts."""
-        return self.num_rows + len(self.drafts)
+    def __init__(self, request: RunningRequest, num_rows: int, drafts: Sequence[int] = ()) -> None:
+        self.request = request
+        self.num_rows = num_rows
+        self.drafts = drafts
+        self.num_computed = num_rows + len(drafts)
+        self.is_last = num_rows == request.num_pending
 
     def entry(self) -> BatchEntry:
         """The rows for the model; logits where a token is chosen."""
-        state, wanted = self.request.state, LogitsWanted.NONE
-        tokens = self.request.tokens[state.length :][: self.num_rows]
+        request = self.request
+        length = request.state.length
+        tokens = request.tokens[length : length + self.num_rows]
         if self.drafts:  # behind the newest token, which stands alone then, and behind every draft
-            tokens, wanted = [*tokens, *self.drafts], LogitsWanted.ALL
-        elif self.is_last:
-            wanted = LogitsWanted.LAST
-        return BatchEntry(state, tokens, wanted)
+            return BatchEntry(request.state, [*tokens, *self.drafts], LogitsWanted.ALL)
+        wanted = LogitsWanted.LAST if self.is_last else LogitsWanted.NONE
+        return BatchEntry(request.state, tokens, wanted)
 
 
 def chunk_rows(length: int, num_pending: int, room: int, prompt_chunk: int) -> int:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from engine.core.disk_reads import DiskReads
 from engine.core.errors import EngineError, ResourceError
@@ -354,7 +354,7 @@ class Scheduler:
             raise  # the card is lost for this process; another one may get on, with or without it
         except EngineError as error:
             if any(part.drafts for part in parts):  # there may be no room for what is only guessed
-                rest = [replace(p, drafts=()) for p in parts if not p.request.is_cancelled]
+                rest = [Part(p.request, p.num_rows) for p in parts if not p.request.is_cancelled]
                 if rest:
                     self._run(rest)
                 return

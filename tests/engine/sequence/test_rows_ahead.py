@@ -19,7 +19,9 @@ class Reader:
 
 def request(tokens: Sequence[int], length: int) -> RunningRequest:
     state = SimpleNamespace(length=length)
-    return cast("RunningRequest", SimpleNamespace(tokens=list(tokens), state=state))
+    pending = len(tokens) - length
+    made = SimpleNamespace(tokens=list(tokens), state=state, num_pending=pending)
+    return cast("RunningRequest", made)
 
 
 def test_the_next_token_and_its_drafts_are_announced_behind_what_came_before():

@@ -118,7 +118,7 @@ def test_a_further_row_takes_what_the_plan_says_of_a_row(
         )
         ops.close()
     further = COUNT - 256
-    activations = activation_row_bytes(model.config)
+    activations = activation_row_bytes(model.config, on_card=True)
     of_plan = 16 * model.config.rope_dim + 256
     assert activations * 0.99 < (taken[1] - taken[0]) / further < activations + of_plan
-    assert planned * 0.6 < (scratch[1] - scratch[0]) / further < planned * 1.1
+    assert planned * 0.3 < (scratch[1] - scratch[0]) / further < planned * 1.1
