@@ -109,6 +109,7 @@ MOST_TILED_WEIGHTS = 1 << 20
 TILE_ROWS = 16  # RowTile::kRows in rowtiles.h
 _TILED = frozenset({GgmlType.Q8_0, GgmlType.Q4_0, GgmlType.Q5_0, GgmlType.Q2_0, GgmlType.IQ4_NL})
 _TILED_WITH_MINIMUM = frozenset({GgmlType.Q4_1, GgmlType.Q5_1, GgmlType.Q4_K})
+_TILED_AS_NIBBLES = frozenset({GgmlType.Q4_0, GgmlType.Q4_1, GgmlType.Q4_K, GgmlType.IQ4_NL})
 
 
 class HostMatrix:
@@ -158,7 +159,8 @@ class HostMatrix:
             or self.count * self.rows * self.columns > MOST_TILED_WEIGHTS
         ):
             return None
-        record = TILE_ROWS * (32 + 4 * (1 + has_minimum))  # of 32 columns
+        codes = 16 if self.type in _TILED_AS_NIBBLES else 32  # bytes of a row's 32 columns
+        record = TILE_ROWS * (codes + 4 * (1 + has_minimum))
         size = self.count * -(-self.rows // TILE_ROWS) * (self.columns // 32) * record
         memory = np.zeros(size + 64, np.uint8)
         start = -memory.ctypes.data % 64

@@ -196,10 +196,10 @@ static inline void floats_product(const Product& p, i64 from, i64 to) {
 }
 
 #if defined(STRATUM_WIDE)
-template <bool kMins>
+template <TileCodes kCodes, bool kMins>
 static inline void tiled_product(const Product& p, i64 from, i64 to) {
   const Matrix* m = p.matrix;
-  const i64 bytes = m->columns / kBlock * RowTile::record(kMins);
+  const i64 bytes = row_tile_bytes(m);
   const u8* tiles = m->tiles + p.index * RowTile::count(m->rows) * bytes;
   by_rows<8>(p.count, [&](i64 first, auto rows) {
     constexpr int R = decltype(rows)::value;
@@ -208,7 +208,7 @@ static inline void tiled_product(const Product& p, i64 from, i64 to) {
     for (int r = 0; r < R; ++r) x[r] = p.rows->quantised(p.activation_row(first + r));
     STRATUM_ROLLED
     for (i64 row = from; row < to; row += RowTile::kRows) {
-      multiply_row_tile<R, kMins>(tiles + row / RowTile::kRows * bytes, m->columns / kBlock, x,
+      multiply_row_tile<R, kCodes, kMins>(tiles + row / RowTile::kRows * bytes, m->columns / kBlock, x,
                                   p.out + first * p.stride + row, p.stride,
                                   least(RowTile::kRows, to - row));
     }
@@ -217,8 +217,14 @@ static inline void tiled_product(const Product& p, i64 from, i64 to) {
 
 // Matrix rows from .. to-1 of a matrix that has row tiles; `from` begins one.
 STRATUM_COLD void rows_product(const Product& p, i64 from, i64 to) {
-  if (has_minimum(p.matrix->type)) return tiled_product<true>(p, from, to);
-  tiled_product<false>(p, from, to);
+  switch (tile_codes(p.matrix->type)) {
+    case TileCodes::kNibbles: return tiled_product<TileCodes::kNibbles, true>(p, from, to);
+    case TileCodes::kNibbles8: return tiled_product<TileCodes::kNibbles8, false>(p, from, to);
+    case TileCodes::kIQ4: return tiled_product<TileCodes::kIQ4, false>(p, from, to);
+    default: break;
+  }
+  if (has_minimum(p.matrix->type)) return tiled_product<TileCodes::kBytes, true>(p, from, to);
+  tiled_product<TileCodes::kBytes, false>(p, from, to);
 }
 #endif
 
@@ -334,7 +340,7 @@ STRATUM_OPERATION i32 row_tiles(Context* c, const Matrix* m, Object out_object) 
   if (!ok || !has_row_tiles(m->type) || m->columns % kBlock) {
     return kWrongShape;
   }
-  const i64 bytes = m->columns / kBlock * RowTile::record(has_minimum(m->type));
+  const i64 bytes = row_tile_bytes(m);
   const i64 tiles = RowTile::count(m->rows);
   if (out.elements * out.element_bytes != m->count * tiles * bytes) return kWrongShape;
 #if defined(STRATUM_WIDE)
@@ -348,7 +354,7 @@ STRATUM_OPERATION i32 row_tiles(Context* c, const Matrix* m, Object out_object) 
     for (i64 i = 0; i < m->count * m->rows; ++i) {
       decode_row<Source>(m->data + i * m->row_bytes, m->columns, memory.memory, row);
       const i64 of = i / m->rows, r = i % m->rows;
-      put_row<Source>(row, m->columns / kBlock, r % RowTile::kRows,
+      put_row<Source, kCodesOf<Source>>(row, m->columns / kBlock, r % RowTile::kRows,
                       out.data + (of * tiles + r / RowTile::kRows) * bytes);
     }
   });
