@@ -97,8 +97,8 @@ class PleStruct(ctypes.Structure):
     )
 
 
-MOST_RANK_BY_COLUMNS = 64  # of a gated mix whose up projection is held transposed, as float32
-COLUMN_BLOCK = 16  # kColumnBlock in streams.h
+MOST_RANK_BY_COLUMNS = 64  # of a gated mix whose up projection is held transposed
+COLUMN_BLOCK = 16  # FloatColumns::kBlock in streams.h; half of BrainColumns::kBlock
 FLOAT_TYPES = frozenset({GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 
 
@@ -173,6 +173,20 @@ class HostMatrix:
             self._tiles = tiles
             self._struct.tiles = tiles.ctypes.data
 
+    def columns_in_blocks(
+        self, *, as_halves: bool
+    ) -> npt.NDArray[np.float32] | npt.NDArray[np.uint16]:
+        """A plain float matrix transposed in blocks, as `up_columns` of api.h wants it.
+
+        Args:
+            as_halves: it is BF16 and stays so, in half the bytes; else it becomes float32.
+        """
+        if as_halves:
+            halves = self._data.view(np.uint16).reshape(-1, 2, COLUMN_BLOCK, self.columns)
+            return np.ascontiguousarray(halves.transpose(0, 3, 2, 1))
+        values = self.values().reshape(-1, COLUMN_BLOCK, self.columns)
+        return np.ascontiguousarray(values.transpose(0, 2, 1), dtype=np.float32)
+
     def values(self) -> FloatArray:
         """A plain matrix as float32, `[rows, columns]`; a copy."""
         return dequantise(self._data, self.type, (self.rows, self.columns))
@@ -241,16 +255,16 @@ def prepare_hyper_connection(weights: HyperConnectionWeights) -> Prepared:
     _check(fits, "residual mix")
     kept, (norm,) = _vectors(weights.norm)
     inject = None if weights.inject is None else _matrix(weights.inject)
-    up, up_columns = _matrix(weights.up), None
+    up, columns, up_columns = _matrix(weights.up), None, None
     is_small = rank <= MOST_RANK_BY_COLUMNS and hidden % COLUMN_BLOCK == 0
     if is_small and isinstance(weights.up, HostMatrix) and weights.up.type in FLOAT_TYPES:
-        blocks = weights.up.values().reshape(-1, COLUMN_BLOCK, rank)
-        columns, (up_columns,) = _vectors(blocks.transpose(0, 2, 1))
-        kept += columns
+        as_halves = weights.up.type is GgmlType.BF16 and hidden % (2 * COLUMN_BLOCK) == 0
+        columns = weights.up.columns_in_blocks(as_halves=as_halves)
+        up_columns = columns.ctypes.data
     struct = HyperConnectionStruct(
         norm, _matrix(weights.down), up, inject, up_columns, hc, hidden, weights.eps
     )
-    return Prepared(struct, [kept, weights.down, weights.up, weights.inject])
+    return Prepared(struct, [kept, columns, weights.down, weights.up, weights.inject])
 
 
 def prepare_delta(weights: DeltaWeights) -> Prepared:

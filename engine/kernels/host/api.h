@@ -85,8 +85,10 @@ struct HyperConnection {
   const Matrix* down;
   const Matrix* up;
   const Matrix* inject;  // null for the final mixer
-  // A small `up` of floats, 16 rows at a time transposed: [streams * hidden / 16, rank, 16]; else null.
-  const float* up_columns;
+  // A small `up` of floats, 16 rows at a time transposed: [streams * hidden / 16, rank, 16] float32, or
+  // BF16 where `up` is that and `hidden` a multiple of 32: [streams * hidden / 32, rank, 16, 2] with
+  // rows j and 16 + j. Null when there is none.
+  const void* up_columns;
   i64 streams;
   i64 hidden;
   double eps;

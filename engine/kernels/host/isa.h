@@ -68,6 +68,7 @@ static inline Ints iadd(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 static inline Ints isub(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
 static inline Ints iand(Ints a, Ints b) { return _mm512_and_si512(a, b); }
 static inline Ints ior(Ints a, Ints b) { return _mm512_or_si512(a, b); }
+static inline Ints shift_left_16(Ints a) { return _mm512_slli_epi32(a, 16); }
 static inline Ints shift_left_23(Ints a) { return _mm512_slli_epi32(a, 23); }
 static inline Ints shift_right_23(Ints a) { return _mm512_srli_epi32(a, 23); }
 // a where x < limit, else b
@@ -164,6 +165,7 @@ static inline Ints iadd(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 static inline Ints isub(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
 static inline Ints iand(Ints a, Ints b) { return _mm256_and_si256(a, b); }
 static inline Ints ior(Ints a, Ints b) { return _mm256_or_si256(a, b); }
+static inline Ints shift_left_16(Ints a) { return _mm256_slli_epi32(a, 16); }
 static inline Ints shift_left_23(Ints a) { return _mm256_slli_epi32(a, 23); }
 static inline Ints shift_right_23(Ints a) { return _mm256_srli_epi32(a, 23); }
 static inline Vec where_less(Vec x, Vec limit, Vec a, Vec b) {

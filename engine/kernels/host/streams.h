@@ -139,13 +139,49 @@ static inline void mix_inject(const Mix& m, i64 r, float* inject) {
   }
 }
 
-constexpr i64 kColumnBlock = 16;
+// Columns of a small up projection as up_columns holds them: in blocks, each with the weights of one rank
+// after those of another. Step c of the columns is one or two vectors; vector v begins at column at(v).
+struct FloatColumns {
+  static constexpr int kVectors = 1;
+  static constexpr i64 kBlock = 16;
+  const float* p;
+  i64 first;
+  void set(const HyperConnection* w, i64 c) {
+    first = c * W;
+    p = (const float*)w->up_columns + first / kBlock * kBlock * w->up->columns + first % kBlock;
+  }
+  i64 at(int) const { return first; }
+  void of_rank(i64 k, Vec* weights) const { weights[0] = load(p + k * kBlock, Full{}); }
+};
+// BF16, half the bytes: 32 bits hold columns j and 16 + j of a block of 32.
+struct BrainColumns {
+  static constexpr int kVectors = 2;
+  static constexpr i64 kBlock = 32;
+  const u16* p;
+  i64 first;
+  void set(const HyperConnection* w, i64 c) {
+    const i64 block = c * 2 * W / kBlock, part = c % (16 / W);
+    first = block * kBlock + part * W;
+    p = (const u16*)w->up_columns + block * kBlock * w->up->columns + part * 2 * W;
+  }
+  i64 at(int v) const { return first + 16 * v; }
+  void of_rank(i64 k, Vec* weights) const {
+    const Ints both = bits_of(load((const float*)(p + k * kBlock), Full{}));
+    weights[0] = as_floats(shift_left_16(both));
+    weights[1] = as_floats(iand(both, iset1((i32)0xffff0000)));
+  }
+};
+static inline bool has_brain_columns(const HyperConnection* w) {
+  return w->up->type == kBF16 && w->hidden % BrainColumns::kBlock == 0;
+}
 
-// Gates of V vectors of columns from `i` on, for R rows; V * R sums hide the latency of each.
-template <int V, int R>
-static inline void gates_of_columns(const Mix& m, i64 first, i64 i) {
+// Gates of N steps of columns from step c on, for R rows; the sums hide the latency of each.
+template <class Columns, int N, int R>
+static inline void gates_of_columns(const Mix& m, i64 first, i64 c) {
+  constexpr int V = N * Columns::kVectors;
   const i64 rank = m.w->down->rows;
-  const float *low[R], *column[V];
+  const float* low[R];
+  Columns column[N];
   Vec sums[R][V];
   STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) {
@@ -154,15 +190,12 @@ static inline void gates_of_columns(const Mix& m, i64 first, i64 i) {
     for (int v = 0; v < V; ++v) sums[r][v] = zero();
   }
   STRATUM_UNROLLED
-  for (int v = 0; v < V; ++v) {
-    const i64 at = i + v * W;
-    column[v] = m.w->up_columns + at / kColumnBlock * kColumnBlock * rank + at % kColumnBlock;
-  }
+  for (int n = 0; n < N; ++n) column[n].set(m.w, c + n);
   STRATUM_ROLLED
   for (i64 k = 0; k < rank; ++k) {
     Vec weights[V];
     STRATUM_UNROLLED
-    for (int v = 0; v < V; ++v) weights[v] = load(column[v] + k * kColumnBlock, Full{});
+    for (int n = 0; n < N; ++n) column[n].of_rank(k, weights + n * Columns::kVectors);
     STRATUM_UNROLLED
     for (int r = 0; r < R; ++r) {
       const Vec by = set1(low[r][k]);
@@ -174,21 +207,32 @@ static inline void gates_of_columns(const Mix& m, i64 first, i64 i) {
   for (int r = 0; r < R; ++r) {
     STRATUM_UNROLLED
     for (int v = 0; v < V; ++v) {
-      store(m.gates + (first + r) * m.stride + i + v * W, sums[r][v], Full{});
+      const i64 at = column[v / Columns::kVectors].at(v % Columns::kVectors);
+      store(m.gates + (first + r) * m.stride + at, sums[r][v], Full{});
     }
   }
 }
 
-// Gates `from .. to-1` (multiples of 16) of R rows by columns of the up projection: with a small rank,
-// sums across the lanes would cost more than the products.
-template <int R>
+// Gates `from .. to-1` (multiples of the block) of R rows by columns of the up projection: with a small
+// rank, sums across the lanes would cost more than the products.
+template <class Columns, int R>
 static inline void gates_by_columns(const Mix& m, i64 first, i64 from, i64 to) {
-  constexpr int V = R == 1 ? 4 : 2;
-  i64 i = from;
+  constexpr i64 kStep = W * Columns::kVectors;
+  constexpr int N = (R == 1 ? 4 : 2) / Columns::kVectors;
+  i64 c = from / kStep;
   STRATUM_ROLLED
-  for (; i + V * W <= to; i += V * W) gates_of_columns<V, R>(m, first, i);
+  for (; c + N <= to / kStep; c += N) gates_of_columns<Columns, N, R>(m, first, c);
   STRATUM_ROLLED
-  for (; i < to; i += W) gates_of_columns<1, R>(m, first, i);
+  for (; c < to / kStep; ++c) gates_of_columns<Columns, 1, R>(m, first, c);
+}
+
+// The same for `count` rows.
+STRATUM_COLD void gates_of_rows(const Mix& m, i64 first, i64 count, i64 from, i64 to) {
+  by_rows<W == 16 ? 8 : 4>(count, [&](i64 i, auto rows) {
+    constexpr int R = decltype(rows)::value;
+    if (has_brain_columns(m.w)) return gates_by_columns<BrainColumns, R>(m, first + i, from, to);
+    gates_by_columns<FloatColumns, R>(m, first + i, from, to);
+  });
 }
 
 // The up projection and the mix, in tiles of columns: each tile computes its gates of all streams.
@@ -199,7 +243,7 @@ static inline void mix_out(Context* c, const Mix& m, const RowsOf<float>& x,
   Matrix matrix = *w->up;
   if (hidden % RowTile::kRows) matrix.tiles = nullptr;  // streams begin inside of tiles
   const Product up = product_of(&matrix, &m.l, m.rows, m.gates, m.stride);
-  const i64 each = tile_rows(rank * w->streams, m.rows);
+  const i64 each = ceil_div(tile_rows(rank * w->streams, m.rows), 32) * 32;  // whole blocks of columns
   parallel(c, ceil_div(hidden, each), product_ns(width, rank + 64, m.rows, true), [&](i64 i, i64 thread) {
     const i64 from = i * each, to = least(hidden, from + each);
     for (i64 s = 0; s < w->streams; ++s) {
@@ -208,9 +252,7 @@ static inline void mix_out(Context* c, const Mix& m, const RowsOf<float>& x,
         product(up, start, stop, memory.of(thread));
         continue;
       }
-      by_rows<4>(m.rows, [&](i64 first, auto rows) {
-        gates_by_columns<decltype(rows)::value>(m, first, start, stop);
-      });
+      gates_of_rows(m, 0, m.rows, start, stop);
     }
     for (i64 r = 0; r < m.rows; ++r) mix_columns(m, r, from, to, x.row(r));
   });
@@ -233,9 +275,7 @@ static inline void mix_rows(const Mix& m, i64 first, i64 count, const RowsOf<flo
   if (w->up_columns == nullptr) {
     product(product_of(w->up, &l, count, m.gates + first * m.stride, m.stride), 0, width, memory);
   } else {
-    by_rows<4>(count, [&](i64 i, auto rows) {
-      gates_by_columns<decltype(rows)::value>(m, first + i, 0, width);
-    });
+    gates_of_rows(m, first, count, 0, width);
   }
   for (i64 r = first; r < first + count; ++r) {
     mix_columns(m, r, 0, w->hidden, x.row(r));
@@ -243,14 +283,14 @@ static inline void mix_rows(const Mix& m, i64 first, i64 count, const RowsOf<flo
   }
 }
 
-constexpr i64 kMixedRows = 4;             // at a time
+constexpr i64 kMixedRows = 4;             // at a time, or twice as many on few threads
 constexpr i64 kSmallMixBytes = 512 << 10;  // of weights
 
 static inline bool is_small_mix(const HyperConnection* w) {
   const i64 width = w->streams * w->hidden;
-  return w->down->rows * w->down->row_bytes +
-             (w->up_columns == nullptr ? width * w->up->row_bytes : width * w->up->columns * 4) <=
-         kSmallMixBytes;
+  const i64 up_row = w->up_columns == nullptr || has_brain_columns(w) ? w->up->row_bytes
+                                                                       : w->up->columns * 4;
+  return w->down->rows * w->down->row_bytes + width * up_row <= kSmallMixBytes;
 }
 
 STRATUM_OPERATION i32 hc_mix(Context* c, const HyperConnection* w, Object streams_object, Object x_object,
@@ -290,9 +330,10 @@ STRATUM_OPERATION i32 hc_mix(Context* c, const HyperConnection* w, Object stream
 
   if (is_small_mix(w)) {
     const i64 ns = product_ns(width, 2 * rank + 64, x.rows, true);
-    parallel(c, ceil_div(x.rows, kMixedRows), ns, [&](i64 item, i64 thread) {
-      const i64 first = item * kMixedRows;
-      mix_rows(m, first, least(kMixedRows, x.rows - first), streams, x, inject, memory.of(thread));
+    const i64 each = x.rows > pool_threads(c->pool) * kMixedRows ? 2 * kMixedRows : kMixedRows;
+    parallel(c, ceil_div(x.rows, each), ns, [&](i64 item, i64 thread) {
+      const i64 first = item * each;
+      mix_rows(m, first, least(each, x.rows - first), streams, x, inject, memory.of(thread));
     });
     return kOk;
   }
