@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import time
 import traceback
 
 import numpy as np
@@ -154,8 +153,7 @@ class Worker:
         self._outbox.flush()
         self._obey_all()
         self._give_back_if_low()
-        is_silent = time.monotonic() - self._outbox.last_sent_at >= SIGN_OF_LIFE_S
-        if is_silent and self._scheduler is not None:
+        if self._outbox.silent_s >= SIGN_OF_LIFE_S and self._scheduler is not None:
             self._report_status(self._scheduler)
 
     def _send(self, message: Message) -> None:
