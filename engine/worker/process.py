@@ -21,6 +21,7 @@ from engine.core.memory_pressure import system_watch
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.grammar_vocabulary import GrammarVocabulary, LazyVocabulary
 from engine.sequence.scheduler import Scheduler
+from engine.worker.card_gate import distrust
 from engine.worker.channel import Channel
 from engine.worker.grammars_ahead import GrammarsAhead
 from engine.worker.loading import LoadedModel, load_model
@@ -146,6 +147,7 @@ class Worker:
             f"The graphics card has not answered for {silent_s:.0f} seconds; the model is started again. "
             "If this comes back, install a newer driver, or let the processor compute (setting: ops)."
         )
+        distrust(silent_s)
         self._channel.end_with(Failed("gpu_stalled", sentence, {"seconds": round(silent_s)}))
 
     def _between_layers(self) -> None:
