@@ -2368,6 +2368,10 @@
         <translation>每块显卡留给其他程序的显存，也包括之后启动的程序，以 MiB 为单位。默认：700；如果显卡可能接有显示器，则为 1500。</translation>
     </message>
     <message>
+        <source>Implementation of the operations: `auto` takes a graphics card that passed its check on this PC, else the fastest of the processor.</source>
+        <translation>运算的实现方式：`auto` 使用在这台电脑上通过检查的显卡，否则使用处理器上最快的实现。</translation>
+    </message>
+    <message>
         <source>Prompt tokens computed in one pass; also bounds workspaces. Default: 256 on the processor; on a graphics card 256 to 8192, as its memory and the bus make prompts and answers fastest together.</source>
         <translation>一次计算的提示 token 数；也限制工作区大小。默认：处理器上为 256；显卡上为 256 到 8192，取其显存和总线能让读取提示和回答合起来最快的值。</translation>
     </message>
@@ -2422,10 +2426,6 @@
     <message>
         <source>Context length in tokens, prompt and answer together. Default: the smaller of what the model was trained for and 32768.</source>
         <translation>上下文长度（token），提示与回答合计。默认：模型训练长度与 32768 中较小者。</translation>
-    </message>
-    <message>
-        <source>Implementation of the operations: `auto` takes the fastest that works here.</source>
-        <translation>运算的实现：`auto` 取此处可用的最快者。</translation>
     </message>
     <message>
         <source>Threads of the CPU kernels; 0 = one for each physical core, less on processors with many slow cores and in containers with a limit.</source>

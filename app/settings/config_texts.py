@@ -166,7 +166,9 @@ DESCRIPTIONS = (
         "Context length in tokens, prompt and answer together. Default: the smaller of what the model was trained for and 32768.",
     ),
     QT_TRANSLATE_NOOP(
-        "RunConfig", "Implementation of the operations: `auto` takes the fastest that works here."
+        "RunConfig",
+        "Implementation of the operations: `auto` takes a graphics card that passed its check on this PC, "
+        "else the fastest of the processor.",
     ),
     QT_TRANSLATE_NOOP(
         "RunConfig",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from engine.commands import Subparsers
 from engine.core.card_record import find_record, has_card_packages
+from engine.core.errors import ParameterValue
 from engine.core.gpu import Gpu, GpuReport, probe_gpus
 from engine.core.note import Note, as_plain
 from engine.core.placement_hybrid import gpu_problems
@@ -74,7 +75,11 @@ def _check(
         record = check_and_keep(card, report.driver, data_dir, tell)
     if not record.is_passed:
         return _result(card, record.note, record.sentence)
-    params = {"card": card.name, "checks": record.num_checks, "seconds": record.seconds}
+    params: dict[str, ParameterValue] = {
+        "card": card.name,
+        "checks": record.num_checks,
+        "seconds": record.seconds,
+    }
     return _result(
         card,
         Note("card_passed", params),

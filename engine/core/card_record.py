@@ -37,7 +37,8 @@ _CODE = ("kernels/cuda/*.cu", "kernels/cuda/*.cuh", "kernels/*.py", "ops/*.py", 
 _PACKAGES = ("cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc")
 # Failures of the check itself; every other is the sentence of what could not use the card.
 CARD_WRONG, CARD_HANGS, CARD_CHECK_ENDED = "card_wrong", "card_hangs", "card_check_ended"
-_OWN_CODES = frozenset({CARD_WRONG, CARD_HANGS, CARD_CHECK_ENDED})
+CARD_STALLED = "card_stalled"  # it passed, and hung later while it computed
+_OWN_CODES = frozenset({CARD_WRONG, CARD_HANGS, CARD_CHECK_ENDED, CARD_STALLED})
 # What may be otherwise at the next start without anything having been changed: a game that took the
 # card's memory, a card that was busy or fell off the bus, packages that are installed later.
 _PASSING_CODES = frozenset({"gpu_out_of_memory", "gpu_lost", "gpu_packages_missing"})

@@ -128,7 +128,8 @@ class RunConfig(BaseModel):
     # -- computing -------------------------------------------------------------------------------
     ops: OpsName = Field(
         default=OpsName.AUTO,
-        description="Implementation of the operations: `auto` takes the fastest that works here.",
+        description="Implementation of the operations: `auto` takes a graphics card that passed its check "
+        "on this PC, else the fastest of the processor.",
     )
     threads: Annotated[int, Field(ge=0, le=1024)] = Field(
         default=0,

@@ -79,8 +79,8 @@ def wanted_gpus(config: RunConfig, gpus: Sequence[Gpu]) -> list[Gpu]:
     return chosen
 
 
-def cards_of(config: RunConfig, gpus: Sequence[Gpu]) -> list[Card]:
-    """The cards as CUDA counts them; what cannot be used is left out, with a sentence in the log.
+def cards_of(config: RunConfig, gpus: Sequence[Gpu]) -> tuple[list[Card], list[str]]:
+    """The cards as CUDA counts them, and a sentence for each that cannot be used and is left out.
 
     Raises:
         DeviceError: CUDA has no card at all.
@@ -95,11 +95,10 @@ def cards_of(config: RunConfig, gpus: Sequence[Gpu]) -> list[Card]:
             cards.append(Card(match.index, gpu))
         elif problem is not None:
             problems.append((gpu, problem))
-    for gpu, problem in problems:
+    for _, problem in problems:
         if not is_automatic(config) or not cards:
             raise problem
-        leave_out(gpu, str(problem))
-    return cards
+    return cards, [leave_out(gpu, str(problem)) for gpu, problem in problems]
 
 
 def found_cards() -> list[FoundCard]:
@@ -113,9 +112,11 @@ def found_cards() -> list[FoundCard]:
     return found()
 
 
-def leave_out(gpu: Gpu, why: str) -> None:
-    """Say that a card is not used."""
-    logger.warning("%s is left out: %s", card_label(gpu), why)
+def leave_out(gpu: Gpu, why: str) -> str:
+    """Log that a card is not used; the result is the sentence."""
+    sentence = f"{card_label(gpu)} is left out: {why}"
+    logger.warning("%s", sentence)
+    return sentence
 
 
 def unlisted_gpus() -> list[Gpu]:

@@ -12,7 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.core.card_record import CardRecord, find_record, has_card_packages, keep_record
+from engine.core.card_record import (
+    CARD_STALLED,
+    CardRecord,
+    find_record,
+    has_card_packages,
+    keep_record,
+)
 from engine.core.config import OpsName, RunConfig
 from engine.core.errors import EngineError
 from engine.core.gpu import Gpu
@@ -26,6 +32,8 @@ PHASE = "card check"  # of loading, as its progress is called
 
 
 ByteProgress = Callable[[str, int, int], None]  # as in loading.py: (phase, done, total)
+_trusted: list[CardRecord] = []  # of the cards that this process was allowed last
+
 Check = Callable[[Gpu, str, StepProgress | None], CardRecord]
 
 
@@ -76,6 +84,7 @@ def allowed_cards(
         progress: told how far a check is, as phase `card check`, in steps.
         check: makes one.
     """
+    _trusted.clear()
     if not candidates:
         return Gate()
     data_dir = _data_dir()
@@ -94,9 +103,34 @@ def allowed_cards(
             record = check_and_keep(card, driver, data_dir, _steps(progress), check)
         if record.is_passed:
             passed.append(card)
+            _trusted.append(record)
         else:
             refused.append(Refusal(card, record.sentence))
     return Gate(tuple(passed), tuple(refused))
+
+
+def distrust(silent_s: float) -> None:
+    """Take the pass from the cards that were allowed here: one of them hangs while it computes.
+
+    Which one cannot be told: the driver answers no question any more, so none is asked. The next start
+    uses the processor, until the driver or the version changes or `engine doctor` checks the cards again.
+    Cards that were asked for by name have no pass to lose.
+    """
+    data_dir = _data_dir()
+    if data_dir is None:
+        return
+    for record in _trusted:
+        seconds = round(silent_s)
+        sentence = (
+            f"{record.card} is not used: it did not answer for {seconds} seconds while it computed; restart "
+            "the PC, install the newest driver, then run `engine doctor`."
+        )
+        failed = {"is_passed": False, "code": CARD_STALLED, "sentence": sentence}
+        params = {"card": record.card, "seconds": seconds}
+        try:
+            keep_record(data_dir, record.model_copy(update={**failed, "params": params}))
+        except (EngineError, OSError) as error:
+            logger.warning("that %s hangs cannot be remembered: %s", record.card, error)
 
 
 def check_and_keep(

@@ -146,7 +146,9 @@ def load_where_it_works(source: ModelSource, progress: ByteProgress | None = Non
         try:
             cards, notice = _usable_cards(config, progress)
             if cards:
-                return dataclasses.replace(_on_cards(source, cards), card_notice=notice)
+                placed = _on_cards(source, cards)
+                said = " ".join(filter(None, (notice, placed.card_notice)))
+                return dataclasses.replace(placed, card_notice=said)
         except _FAILURES as error:
             if name is OpsName.CUDA or not is_automatic(config):
                 raise
@@ -179,7 +181,10 @@ def _usable_cards(config: RunConfig, progress: ByteProgress | None) -> tuple[Seq
         logger.warning("%s", refusal.sentence)
     if gate.refused and not is_automatic(config):
         raise DeviceError(gate.refused[0].sentence, code="gpu_refused")
-    return (cards_of(config, gate.passed) if gate.passed else ()), gate.notice
+    if not gate.passed:
+        return (), gate.notice
+    cards, left_out = cards_of(config, gate.passed)
+    return cards, " ".join(filter(None, (gate.notice, *left_out)))
 
 
 class _CardFailedError(Exception):
@@ -200,18 +205,20 @@ def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
         EngineError: the model cannot be loaded.
     """
     model, settings = source.for_split(), card_settings(source.config, source.header)
+    left_out: list[str] = []
     while True:
         division = divide(source.config, model, cards)
         log_division(division)
         uses = card_uses(source.config, model, division, settings)
         try:
-            return _on_exactly(source, model, division, uses)
+            placed = _on_exactly(source, model, division, uses)
+            return dataclasses.replace(placed, card_notice=" ".join(left_out))
         except _CardFailedError as failure:
             rest = [card for card in cards if card.index != failure.index]
             if not rest or not is_automatic(source.config):
                 raise failure.error from failure
             (failed,) = (card for card in cards if card.index == failure.index)
-            leave_out(failed.gpu, str(failure.error))
+            left_out.append(leave_out(failed.gpu, str(failure.error)))
             cards = rest
 
 

@@ -39,9 +39,12 @@ class Outbox:
     """
 
     def __init__(
-        self, send: Callable[..., None], clock: Callable[[], float] = time.monotonic
+        self, send: Callable[..., None], clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        """Messages go to `send(*messages)`."""
+        """Messages go to `send(*messages)`.
+
+        The clock must know milliseconds, which `time.monotonic` does not on Windows.
+        """
         self.last_sent_at = 0.0
         self._send = send
         self._clock = clock
@@ -49,6 +52,11 @@ class Outbox:
         self._is_urgent = False
         self._waiting: dict[str, _Waiting] = {}  # by request; those in the list that may grow
         self._step_at = 0.0
+
+    @property
+    def silent_s(self) -> float:
+        """Since something was sent last."""
+        return self._clock() - self.last_sent_at
 
     def add(self, message: Message) -> None:
         """Take a message; tokens join those of the same answer that wait."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import time
 import traceback
 
 import numpy as np
@@ -22,6 +21,7 @@ from engine.core.memory_pressure import system_watch
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.grammar_vocabulary import GrammarVocabulary, LazyVocabulary
 from engine.sequence.scheduler import Scheduler
+from engine.worker.card_gate import distrust
 from engine.worker.channel import Channel
 from engine.worker.grammars_ahead import GrammarsAhead
 from engine.worker.loading import LoadedModel, load_model
@@ -147,6 +147,7 @@ class Worker:
             f"The graphics card has not answered for {silent_s:.0f} seconds; the model is started again. "
             "If this comes back, install a newer driver, or let the processor compute (setting: ops)."
         )
+        distrust(silent_s)
         self._channel.end_with(Failed("gpu_stalled", sentence, {"seconds": round(silent_s)}))
 
     def _between_layers(self) -> None:
@@ -154,8 +155,7 @@ class Worker:
         self._outbox.flush()
         self._obey_all()
         self._give_back_if_low()
-        is_silent = time.monotonic() - self._outbox.last_sent_at >= SIGN_OF_LIFE_S
-        if is_silent and self._scheduler is not None:
+        if self._outbox.silent_s >= SIGN_OF_LIFE_S and self._scheduler is not None:
             self._report_status(self._scheduler)
 
     def _send(self, message: Message) -> None:

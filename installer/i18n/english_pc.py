@@ -12,6 +12,7 @@ TEXTS: Final[dict[str, str]] = {
     "note.gpu_packages_missing": "{card} is not used: its packages could not be installed. Connect to the internet and start the setup again.",
     "note.card_wrong": "{card} is not used: {wrong} of {checks} checks on it gave wrong results ({names}). Install the newest driver and check again.",
     "note.card_hangs": "{card} is not used: its check got no answer for {seconds} seconds. Restart the PC, install the newest driver and check again.",
+    "note.card_stalled": "{card} is not used: it did not answer for {seconds} seconds while it computed. Restart the PC, install the newest driver and check again.",
     "note.card_check_ended": "{card} is not used: {reason}. Install the newest driver and check again.",
     "note.card_passed": "{card} computes rightly ({checks} checks in {seconds} s) and is used.",
     "note.context_without_card": "Without the card {context:tokens} tokens of context suit this PC, not {before:tokens}; the setting was changed.",

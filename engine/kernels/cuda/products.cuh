@@ -131,11 +131,10 @@ __device__ __forceinline__ void product(const Product& p) {
     // Places that do not exist are the last row again; nobody writes them.
     const uint8_t* x = static_cast<const uint8_t*>(p.x);
     uint32_t at[R];  // of a row's record: records take less than 4 GiB
-    int32_t rows[R];
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-        rows[r] = row_of(p, tile, min(r, tile.count - 1));
-        at[r] = static_cast<uint32_t>(x_row_of(p, rows[r]) * p.x_stride);
+        const int32_t row = row_of(p, tile, min(r, tile.count - 1));
+        at[r] = static_cast<uint32_t>(x_row_of(p, row) * p.x_stride);
     }
     const uint32_t infos = static_cast<uint32_t>(units) * UNIT;
 
@@ -195,7 +194,8 @@ __device__ __forceinline__ void product(const Product& p) {
         for (int r = 0; r < R; ++r) {
             const float total = add_chains(sums[r], p.lanes);
             if (chain == 0 && r < tile.count && m < end) {
-                matrix.out[static_cast<int64_t>(rows[r]) * matrix.rows + m] = total;
+                // Rows are looked up again: kept, they take so many registers that a block less fits, or are spilled.
+                matrix.out[static_cast<int64_t>(row_of(p, tile, r)) * matrix.rows + m] = total;
             }
         }
         m += rows_at_once;

@@ -118,22 +118,22 @@ def test_a_card_that_is_not_there_is_refused_with_those_that_are():
 def test_cards_are_told_by_their_place_on_the_bus_not_by_a_number(monkeypatch):
     # CUDA counts the faster one first, or sees the second one alone (CUDA_VISIBLE_DEVICES).
     stand_in(monkeypatch, cuda=[found(TWO[1], 0), found(TWO[0], 1)], gpus=TWO)
-    assert [(card.index, card.gpu.name) for card in cards_of(config(), TWO)] == [
-        (1, "Large"),
-        (0, "Small"),
-    ]
+    seen, _ = cards_of(config(), TWO)
+    assert [(card.index, card.gpu.name) for card in seen] == [(1, "Large"), (0, "Small")]
     bare = [dataclasses.replace(one, pci="") for one in TWO]
     stand_in(monkeypatch, gpus=bare)
-    assert [card.index for card in cards_of(config(), bare)] == [0, 1]
+    assert [card.index for card in cards_of(config(), bare)[0]] == [0, 1]
 
 
 def test_a_card_that_cuda_does_not_see_is_left_out_with_a_sentence_and_refused_by_name(
     monkeypatch, caplog
 ):
     stand_in(monkeypatch, cuda=[found(TWO[1], 0)], gpus=TWO)
-    assert [(card.index, card.gpu.name) for card in cards_of(config(), TWO)] == [(0, "Small")]
-    assert "Graphics card 0 (Large) is left out: " in caplog.text
-    assert "hidden from CUDA; look at the variable CUDA_VISIBLE_DEVICES" in caplog.text
+    seen, (said,) = cards_of(config(), TWO)
+    assert [(card.index, card.gpu.name) for card in seen] == [(0, "Small")]
+    assert said.startswith("Graphics card 0 (Large) is left out: ")
+    assert "hidden from CUDA; look at the variable CUDA_VISIBLE_DEVICES" in said
+    assert said in caplog.text
     with pytest.raises(DeviceError, match=r"Graphics card 0 \(Large\) is hidden from CUDA"):
         cards_of(config([0]), TWO[:1])
 
@@ -143,8 +143,10 @@ def test_a_card_that_is_too_old_is_left_out_with_a_sentence_and_refused_by_name(
 ):
     old = ResourceError("Small has compute capability 6.1, and 7.5 is the oldest.")
     stand_in(monkeypatch, cuda=[found(TWO[0]), found(TWO[1], problem=old)], gpus=TWO)
-    assert [card.index for card in cards_of(config(), TWO)] == [0]
-    assert "Graphics card 1 (Small) is left out: Small has compute capability 6.1" in caplog.text
+    seen, (said,) = cards_of(config(), TWO)
+    assert [card.index for card in seen] == [0]
+    assert said == "Graphics card 1 (Small) is left out: " + str(old)
+    assert said in caplog.text
     with pytest.raises(ResourceError, match=r"6\.1"):
         cards_of(config([0, 1]), TWO)
 
@@ -388,7 +390,8 @@ def test_a_second_card_whose_memory_a_game_took_meanwhile_is_left_out(monkeypatc
     assert tokens == answer(config(ops=OpsName.REFERENCE))
     assert [sorted(layers(uses)) for uses in asked] == [[0, 1], [0]]
     assert full.is_closed
-    assert "Graphics card 1 (Plain 1) is left out: The card has no room." in caplog.text
+    assert loaded.card_notice == "Graphics card 1 (Plain 1) is left out: The card has no room."
+    assert loaded.card_notice in caplog.text
 
 
 def test_a_named_card_without_room_is_an_error(monkeypatch):

@@ -15,7 +15,7 @@ from engine.core.emulated_cards import EMULATED_DRIVER as DRIVER
 from engine.core.gpu import Gpu
 from engine.core.settings import load_settings
 from engine.worker.card_check import StepProgress
-from engine.worker.card_gate import PHASE, Gate, allowed_cards, check_and_keep
+from engine.worker.card_gate import PHASE, Gate, allowed_cards, check_and_keep, distrust
 
 CARD = Gpu(0, "RTX 5070", 12 << 30, 11 << 30, (12, 0), uuid="GPU-1")
 OTHER = Gpu(1, "RTX 3060", 12 << 30, 11 << 30, (8, 6), uuid="GPU-2")
@@ -97,6 +97,34 @@ def test_the_doctor_s_check_replaces_an_old_record(home: Path) -> None:
     assert record is not None
     assert record.is_passed
     assert allowed_cards(AUTO, [CARD], DRIVER, check=Checks()).passed == (CARD,)
+
+
+def test_a_card_that_hangs_while_it_computes_loses_its_pass_until_it_is_checked_again(
+    home: Path,
+) -> None:
+    allowed_cards(AUTO, [CARD], DRIVER, check=Checks())
+    distrust(61.3)
+    checks = Checks()
+    gate = allowed_cards(AUTO, [CARD], DRIVER, check=checks)
+    assert gate.passed == ()
+    assert "RTX 5070 is not used: it did not answer for 61 seconds" in gate.notice
+    assert checks.made == []
+    check_and_keep(CARD, DRIVER, home, check=Checks())
+    assert allowed_cards(AUTO, [CARD], DRIVER, check=Checks()).passed == (CARD,)
+
+
+def test_a_card_that_failed_and_one_asked_for_by_name_have_no_pass_to_lose(home: Path) -> None:
+    allowed_cards(AUTO, [CARD], DRIVER, check=Checks(RTX5070="card_wrong"))
+    distrust(61.0)
+    record = find_record(home, CARD, DRIVER)
+    assert record is not None
+    assert record.code == "card_wrong"
+    allowed_cards(AUTO, [OTHER], DRIVER, check=Checks())
+    allowed_cards(BY_NAME, [OTHER], DRIVER, check=Checks())
+    distrust(61.0)
+    record = find_record(home, OTHER, DRIVER)
+    assert record is not None
+    assert record.is_passed
 
 
 def test_a_broken_record_means_not_tried_yet(home: Path) -> None:
