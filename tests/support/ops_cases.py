@@ -87,6 +87,8 @@ def layer_cases() -> list[OpCase]:
         MixCase(F32, 1, 16, 8),
         MixCase(F16, 4, 33, 15),
         MixCase(BF16, 3, 40, 17, has_inject=False),
+        MixCase(BF16, 4, 64, 20),  # held by columns as it is, and all its rows at once
+        MixCase(BF16, 4, 1056, 64),  # the same in tiles of columns
         MixCase(Q8_0, 4, 192, 64),
         MixCase(Q8_0, 2, 16, 32),
         MixCase(Q8_0, 4, 96, 96, has_inject=False),
