@@ -204,14 +204,21 @@ class CudaOps(CudaLayerOps):
             taken = self.settings.reserve_bytes + self._scratch_bytes(groups)
             num_bytes = self.device.free_bytes() - taken
         self.moe_work.prepare(groups, len(draft), num_bytes)
-        planned = self._scratch_bytes(groups)
+        self._balance = self._new_balance(self._scratch_bytes(groups))
+
+    def _new_balance(self, planned: int) -> MemoryBalance:
+        """Keeps the reserve free; or less where a size of slots that was asked for left less of it.
+
+        Args:
+            planned: bytes that launches will take.
+        """
+        reserve, most = self.settings.reserve_bytes, self.moe_work.most_slot_bytes
         wished = self.settings.cache_bytes
-        most = self.moe_work.most_slot_bytes
-        self._balance = MemoryBalance(
-            self.device,
-            self.moe_work,
-            self.settings.reserve_bytes,
-            most if wished is None else min(most, wished),
+        if wished is not None:
+            reserve = min(reserve, max(0, self.device.free_bytes() - planned))
+            most = min(most, wished)
+        return MemoryBalance(
+            *(self.device, self.moe_work, reserve, most),
             lambda: max(0, planned - self._launcher.scratch_bytes - self._graphs.num_bytes),
         )
 

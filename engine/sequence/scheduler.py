@@ -480,7 +480,9 @@ class Scheduler:
 
     def _end(self, request: RunningRequest, reason: str, message: str = "") -> None:
         self._running.remove(request)
-        self._release(request, is_sound=reason != "error")
+        # The sequence is not needed any more; what it has come to is kept warm.
+        request.visit.end(request.state, request.tokens, is_sound=reason != "error")
+        request.state.release()
         for other in self._running:
             other.shortage = ""
         timings = request.timings(self._clock(), self._disk_reads())
@@ -489,11 +491,6 @@ class Scheduler:
         if self._drafting is not None:
             self._drafting.end(request)
         self._emit(Done(request.start.request_id, reason, timings, message))
-
-    def _release(self, request: RunningRequest, *, is_sound: bool) -> None:
-        """A request's sequence is not needed any more; what it has come to is kept warm."""
-        request.visit.end(request.state, request.tokens, is_sound=is_sound)
-        request.state.release()
 
     def _report_prompt(self, request: RunningRequest, more_rows: int = 0) -> None:
         total = len(request.start.prompt)

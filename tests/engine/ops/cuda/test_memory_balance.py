@@ -226,3 +226,18 @@ def test_an_engine_gives_a_game_its_memory_between_passes_and_answers_the_same(
     assert ops.moe_work.slot_bytes == whole
     np.testing.assert_array_equal(decoded(model, "quant-IQ2_XS", 2), wanted)
     ops.close()
+
+
+def test_slots_that_were_asked_for_are_not_taken_away_for_a_reserve_that_they_left_no_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cuda_balance, "LOOK_EVERY_S", 0.0)
+    device = PlainDevice(500 * MIB)
+    _, ops = plain_model(CudaSettings(cache_bytes=1 << 20, reserve_bytes=600 * MIB), device)
+    whole = ops.moe_work.slot_bytes
+    assert whole > 0
+    ops.balance_memory()
+    assert ops.moe_work.slot_bytes == whole
+    device.taken_bytes = device.free_bytes()  # but a game gets them where nothing else is left
+    ops.balance_memory()
+    assert ops.moe_work.slot_bytes < whole
