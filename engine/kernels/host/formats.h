@@ -34,6 +34,13 @@ static inline SuperPlace place_super(const u8* row, i64 s, i64 blocks, i64 block
   return {tail, tail + half};
 }
 
+// A super as it lies there, though the row may end inside of it: what follows is another row's.
+static inline SuperPlace open_super(const u8* row, i64 s, i64 block_bytes, i64 blocks_each) {
+  const i64 half = 4 / blocks_each * block_bytes;
+  const u8* here = row + s * 2 * half;
+  return {here, here + half};
+}
+
 // float16 numbers of four blocks, `stride` bytes apart. Joined in a general register: compilers would
 // rather insert each into a vector, on the ports that the decoding needs.
 static inline uint64_t four_halves(const u8* p, i64 stride) {
@@ -131,6 +138,7 @@ struct SourceOfBlocks : Layout {
   void super(i64 s, i64 blocks, u8* tail) {
     here = place_super(row, s, blocks, Layout::kBytes, 1, tail);
   }
+  void open(i64 s) { here = open_super(row, s, Layout::kBytes, 1); }
   STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const Place p = here.at(part);
     STRATUM_UNROLLED
@@ -157,6 +165,7 @@ struct SourceMXFP4 {
   const u8* row;
   SuperPlace here;
   void super(i64 s, i64 blocks, u8* tail) { here = place_super(row, s, blocks, 17, 1, tail); }
+  void open(i64 s) { here = open_super(row, s, 17, 1); }
   STRATUM_INLINE void tile(i64 part, Ints codes[4]) const {
     const Place p = here.at(part) + 1;
     const __m128i table =
@@ -185,6 +194,7 @@ struct SourceQ2_0 {
   const u8* row;
   SuperPlace here;
   void super(i64 s, i64 blocks, u8* tail) { here = place_super(row, s, blocks, 18, 2, tail); }
+  void open(i64 s) { here = open_super(row, s, 18, 2); }
   static __m256i two_blocks(const u8* p) {
     return _mm256_set_m128i(_mm_loadu_si128((const __m128i*)(p + 18)),
                             _mm_loadu_si128((const __m128i*)p));
@@ -215,6 +225,16 @@ struct SourceQ2_0 {
   }
   Vec mins(i64) const { return zero(); }
 };
+
+// Formats whose rows may end inside of a super, and have `open`.
+template <class Source>
+constexpr bool kEndsAnywhere = false;
+template <class Layout>
+constexpr bool kEndsAnywhere<SourceOfBlocks<Layout>> = true;
+template <>
+constexpr bool kEndsAnywhere<SourceMXFP4> = true;
+template <>
+constexpr bool kEndsAnywhere<SourceQ2_0> = true;
 
 // -- K formats -----------------------------------------------------------------------------------
 

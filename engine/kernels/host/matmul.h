@@ -78,6 +78,9 @@ static inline void tiles_rows(const Product& p, CodeOrder order, i64 from, i64 t
   QuantisedRow x[R];
   STRATUM_UNROLLED
   for (int r = 0; r < R; ++r) x[r] = p.rows->quantised(row_of<R>(p, first, r));
+  // Rows whose last super may be read whole, where they do not fill it: enough of the matrix follows.
+  const i64 open_rows =
+      p.matrix->columns % 256 == 0 ? 0 : p.matrix->rows - ceil_div(kTailBytes, row_bytes);
   summed_rows<M, R>(p, from, to, first, [&](i64 m, Vec* sums) {
     Source source[M];
     STRATUM_UNROLLED
@@ -85,6 +88,12 @@ static inline void tiles_rows(const Product& p, CodeOrder order, i64 from, i64 t
       source[i].row = weights + (least(m + i, to - 1) - from) * row_bytes;
     }
     if (!kFetch && fetch != nullptr) fetch->some();
+    if constexpr (W == 16 && kEndsAnywhere<Source>) {
+      if (m + M <= open_rows) {
+        return multiply_tiles<Source, M, R, kFetch, true>(source, p.matrix->columns / kBlock, order, x,
+                                                          tails, fetch, sums, rows_at_once<M, R>());
+      }
+    }
     multiply_tiles<Source, M, R, kFetch>(source, p.matrix->columns / kBlock, order, x, tails, fetch,
                                          sums, rows_at_once<M, R>());
   });

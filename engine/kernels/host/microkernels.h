@@ -73,8 +73,17 @@ STRATUM_COLD void store_sums_of_memory(const Vec* sums, i64 valid, i64 num_r, fl
   store_sums<rows, R>(sums, valid, num_r, out, stride);
 }
 
-// M matrix rows times R activation rows. kFetch: each super fetches some of what comes later.
-template <class Source, int M, int R, bool kFetch>
+// Scales, of which those of the first `blocks` blocks of a super count.
+#if defined(STRATUM_WIDE)
+static inline Vec scales_of_blocks(Vec scales, i64 blocks) {
+  const u32 near = (1u << least(blocks, 4)) - 1, far = (1u << most(0, least(blocks, 8) - 4)) - 1;
+  return _mm512_maskz_mov_ps((__mmask16)(near * 0x11 | far * 0x1100), scales);
+}
+#endif
+
+// M matrix rows times R activation rows. kFetch: each super fetches some of what comes later. kOpen: what
+// follows the rows may be read, so that a last super that they do not fill is none to be copied.
+template <class Source, int M, int R, bool kFetch, bool kOpen = false>
 static inline void multiply_tiles(Source* source, i64 blocks, CodeOrder order,
                                   const QuantisedRow* x, u8* tails, Fetch* fetch, Vec* sums,
                                   int stride) {
@@ -87,7 +96,13 @@ static inline void multiply_tiles(Source* source, i64 blocks, CodeOrder order,
   STRATUM_ROLLED
   for (i64 s = 0; s * kSuper < blocks; ++s) {
     STRATUM_UNROLLED
-    for (int m = 0; m < M; ++m) source[m].super(s, blocks - s * kSuper, tails + m * kTailBytes);
+    for (int m = 0; m < M; ++m) {
+      if constexpr (kOpen) {
+        source[m].open(s);
+      } else {
+        source[m].super(s, blocks - s * kSuper, tails + m * kTailBytes);
+      }
+    }
     if constexpr (kFetch) fetch->some();
     STRATUM_UNROLLED
     for (i64 part = 0; part < kParts; ++part) {
@@ -98,6 +113,10 @@ static inline void multiply_tiles(Source* source, i64 blocks, CodeOrder order,
         source[m].tile(part, codes[m]);
         scales[m] = source[m].scales(part);
         if constexpr (Source::kMins) mins[m] = source[m].mins(part);
+        if constexpr (kOpen) {  // activations are zero there, but another row's scale may be no number
+          scales[m] = scales_of_blocks(scales[m], blocks - s * kSuper);
+          if constexpr (Source::kMins) mins[m] = scales_of_blocks(mins[m], blocks - s * kSuper);
+        }
       }
       STRATUM_UNROLLED
       for (int r = 0; r < R; ++r) {
