@@ -156,6 +156,19 @@ STRATUM_COLD void decoded_product(const Product& p, CodeOrder order, i64 from, i
   });
 }
 
+// Rows from .. to-1, M at a time, decoded on their way. kFetch: the next ones are fetched meanwhile.
+template <class Source, int M, int R, bool kFetch>
+static inline void direct_rows(const Product& p, i64 from, i64 to, u8* memory, i64 first) {
+  const i64 bytes = p.matrix->row_bytes, each = M * bytes / ceil_div(p.matrix->columns, 256);
+  Fetch fetch = {p.matrix_row(from + M), p.matrix_row(p.matrix->rows), (each + 63) & ~(i64)63};
+  tiles_rows<Source, M, R, kFetch>(p, order_of<Source>(), from, to, p.matrix_row(from), bytes, memory,
+                                   kFetch ? &fetch : nullptr, first);
+}
+
+// Longer rows of activations leave the first-level cache: then several matrix rows share their loads,
+// though one stream is read faster (10,240 columns of BF16: 10.8 to 17.2 GB/s).
+constexpr i64 kLongColumns = 4096;
+
 // `memory`: decode_bytes_of(columns) of this thread.
 template <class Source>
 STRATUM_COLD void coded_product(const Product& p, i64 from, i64 to, u8* memory) {
@@ -163,11 +176,14 @@ STRATUM_COLD void coded_product(const Product& p, i64 from, i64 to, u8* memory) 
   if (p.count <= kDirectRows<Source>) {
     by_rows<4, 4>(p.count, [&](i64 first, auto rows) {
       constexpr int R = decltype(rows)::value;
-      constexpr bool kFetch = R > 2;  // one or two rows are read as fast as a stream comes
-      const i64 each = p.matrix->row_bytes / ceil_div(p.matrix->columns, 256);  // of a super
-      Fetch fetch = {p.matrix_row(from + 1), p.matrix_row(p.matrix->rows), (each + 63) & ~(i64)63};
-      tiles_rows<Source, 1, R, kFetch>(p, order, from, to, p.matrix_row(from), p.matrix->row_bytes,
-                                       memory, kFetch ? &fetch : nullptr, first);
+      // Where there are registers for it, two matrix rows share the loads of activations that are many
+      // or long; that is no stream, and neither are weights that are used slowly.
+      if constexpr (W == 16) {
+        if (R > 2 || p.matrix->columns > kLongColumns) {
+          return direct_rows<Source, 2, R, true>(p, from, to, memory, first);
+        }
+      }
+      if constexpr (R <= 2 || W < 16) direct_rows<Source, 1, R, (R > 2)>(p, from, to, memory, first);
     });
     return;
   }
@@ -185,10 +201,6 @@ STRATUM_COLD void coded_product(const Product& p, i64 from, i64 to, u8* memory) 
     decoded_product<DecodedAs<Source>>(p, order, m, end, rows, next);
   }
 }
-
-// Longer rows of activations leave the first-level cache: then four matrix rows share their loads,
-// though one stream is read faster (10,240 columns of BF16: 10.8 to 17.2 GB/s).
-constexpr i64 kLongColumns = 4096;
 
 template <class Source>
 static inline void floats_product(const Product& p, i64 from, i64 to) {
