@@ -64,6 +64,13 @@ def matmul_cases() -> list[MatmulCase]:
         for rows, columns in ((48, 256), (34, 128), (32, 96))
         if columns % t.block_values == 0
     ]
+    # Rows that end inside of 256 values, too long to lie a second time; and rows of long activations.
+    cases += [
+        MatmulCase([t], [45], 544, seed=400)
+        for t in sorted(HOST_FORMATS - {F32, F16, BF16})
+        if 544 % t.block_values == 0
+    ]
+    cases += [MatmulCase([t], [19], 4352, seed=401) for t in (Q8_0, Q4_K, Q6_K, IQ4_NL)]
     cases.append(MatmulCase([Q8_0, F32, Q4_K, BF16, Q2_0, Q6_K, Q8_0], [7, 3, 33, 5, 9, 4, 2], 256))
     return cases
 

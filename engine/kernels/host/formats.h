@@ -226,7 +226,7 @@ struct SourceQ2_0 {
   Vec mins(i64) const { return zero(); }
 };
 
-// Formats whose rows may end inside of a super, and have `open`.
+// Formats whose rows may end inside of a super, and that have `open`.
 template <class Source>
 constexpr bool kEndsAnywhere = false;
 template <class Layout>

@@ -26,14 +26,15 @@ struct Product {
 };
 
 // Rows of activations up to which weights are decoded on their way, once for every four: up to eight
-// where decoding costs less than a way through memory.
+// where decoding costs less than a way through memory. Those formats are also worth kernels for two
+// matrix rows at a time.
 constexpr i64 kFewRows = 4;
 template <class Source>
-constexpr i64 kDirectRows = kFewRows;
+constexpr bool kEasilyDecoded = false;
 #if defined(STRATUM_WIDE)
 #define STRATUM_EASILY_DECODED(source) \
   template <>                          \
-  constexpr i64 kDirectRows<source> = 2 * kFewRows
+  constexpr bool kEasilyDecoded<source> = true
 STRATUM_EASILY_DECODED(SourceQ8_0);
 STRATUM_EASILY_DECODED(SourceQ4_0);
 STRATUM_EASILY_DECODED(SourceQ2_0);
@@ -42,6 +43,8 @@ STRATUM_EASILY_DECODED(SourceQ4_K);
 STRATUM_EASILY_DECODED(SourceQ2_K);
 STRATUM_EASILY_DECODED(SourceIQ4_NL);
 #endif
+template <class Source>
+constexpr i64 kDirectRows = kEasilyDecoded<Source> ? 2 * kFewRows : kFewRows;
 
 // Calls f(m, sums) for every M matrix rows from `from` on, and writes the sums across the lanes of the
 // vectors that f leaves at sums[r * rows_at_once<M, R>() + i] for matrix row m + i.
@@ -88,7 +91,7 @@ static inline void tiles_rows(const Product& p, CodeOrder order, i64 from, i64 t
       source[i].row = weights + (least(m + i, to - 1) - from) * row_bytes;
     }
     if (!kFetch && fetch != nullptr) fetch->some();
-    if constexpr (W == 16 && kEndsAnywhere<Source>) {
+    if constexpr (kEndsAnywhere<Source> && kEasilyDecoded<Source> && (M == 1 || R > 2)) {
       if (m + M <= open_rows) {
         return multiply_tiles<Source, M, R, kFetch, true>(source, p.matrix->columns / kBlock, order, x,
                                                           tails, fetch, sums, rows_at_once<M, R>());
@@ -176,14 +179,16 @@ STRATUM_COLD void coded_product(const Product& p, i64 from, i64 to, u8* memory) 
   if (p.count <= kDirectRows<Source>) {
     by_rows<4, 4>(p.count, [&](i64 first, auto rows) {
       constexpr int R = decltype(rows)::value;
-      // Where there are registers for it, two matrix rows share the loads of activations that are many
-      // or long; that is no stream, and neither are weights that are used slowly.
-      if constexpr (W == 16) {
+      // Two matrix rows share the loads of activations that are many or long; that is no stream, and
+      // neither are weights that are used slowly.
+      if constexpr (kEasilyDecoded<Source>) {
         if (R > 2 || p.matrix->columns > kLongColumns) {
           return direct_rows<Source, 2, R, true>(p, from, to, memory, first);
         }
       }
-      if constexpr (R <= 2 || W < 16) direct_rows<Source, 1, R, (R > 2)>(p, from, to, memory, first);
+      if constexpr (R <= 2 || !kEasilyDecoded<Source>) {
+        direct_rows<Source, 1, R, (R > 2)>(p, from, to, memory, first);
+      }
     });
     return;
   }

@@ -84,6 +84,17 @@ def test_values_that_are_no_numbers_stay_in_their_row(host: HostOps, bad: float)
         np.testing.assert_array_equal(together[[0, 2]], alone[[0, 2]])
 
 
+@pytest.mark.parametrize("num_rows", [1, 2, 4, 7])
+def test_a_scale_that_is_no_number_stays_in_its_matrix_row(host: HostOps, num_rows: int):
+    """Rows that end inside of 256 values are read together with the beginning of the next one."""
+    for ggml_type in (GgmlType.Q8_0, GgmlType.Q4_0, GgmlType.Q5_1):
+        tensor = Inputs(8).tensor(ggml_type, 40, 544)
+        blocks = tensor.data.reshape(40, -1, ggml_type.block_bytes)
+        blocks[[0, 12, 39], 0, :2] = np.array([np.nan], np.float16).view(np.uint8)
+        out = product(host, tensor, Inputs(9).normal(num_rows, 544))
+        assert np.flatnonzero(np.isnan(out).any(axis=0)).tolist() == [0, 12, 39]
+
+
 @pytest.mark.parametrize("at", [0, 9, 18, 31, 200, 511])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_value_that_is_no_number_is_not_hidden(host: HostOps, bad: float, at: int):
