@@ -30,7 +30,7 @@ from engine.core.process_memory import private_bytes
 MIB = 1 << 20
 NUM_PARTS = 20
 CONCURRENCY = 22  # more than run and wait together, so that some are turned away
-IDLE_S = 20.0
+IDLE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ TEXTS: Final[dict[str, str]] = {
     "note.nvml_failed": "驱动库没有响应（{reason}），因此通过 nvidia-smi 读取了 {cards} 块显卡。如果缺少显卡，请重新安装本程序。",
     "note.gpu_sources_disagree": "驱动库列出的显卡是 {nvml}，nvidia-smi 列出的是 {nvidia_smi}。",
     "note.driver_sources_disagree": "驱动库的版本是 {nvml}，nvidia-smi 显示 {nvidia_smi}。更新驱动后请重启电脑。",
-    "note.gpu_used": "使用 {card}。",
+    "note.gpu_used": "{card} 在这台电脑上通过检查后将被使用；所给速度是估计值。",
     "note.gpus_used": "{cards} 分担模型的各层。",
     "note.one_card_of_several": "多块显卡中只使用 {card}：加上其他显卡并不会让这个模型更快。",
     "note.no_vram_for_drafts": "{card} 的显存放不下草稿层，回答会慢一些。",

@@ -30,7 +30,7 @@ TEXTS: Final[dict[str, str]] = {
     "note.nvml_failed": "The driver's library does not answer ({reason}), so the {cards} cards were read through nvidia-smi. Install the program again if a card is missing.",
     "note.gpu_sources_disagree": "The driver's library names the cards {nvml}; nvidia-smi names {nvidia_smi}.",
     "note.driver_sources_disagree": "The driver's library is of version {nvml}; nvidia-smi says {nvidia_smi}. Restart the PC after a driver update.",
-    "note.gpu_used": "{card} is used.",
+    "note.gpu_used": "{card} is used, once it has passed its check on this PC; the speed given is an estimate.",
     "note.gpus_used": "{cards} share the layers of the model.",
     "note.one_card_of_several": "Of several cards {card} alone is used: the others would not make this model faster.",
     "note.no_vram_for_drafts": "The memory of {card} does not hold the draft layer, so answers come more slowly.",

@@ -36,7 +36,7 @@ def named_drafting(loaded: LoadedModel, name: str) -> Drafting:
     if loaded.model.mtp is not None:
         head = HeadDrafter(
             loaded.model.mtp,
-            loaded.model.limits.max_rows,
+            loaded.model.limits.of_head().max_rows,
             loaded.model.store.pages.page_tokens,
         )
     costs = PassCosts(model_bytes(loaded.model, loaded.header))

@@ -131,13 +131,31 @@ class HeadDrafter:
         chains: list[tuple[Told, FloatArray, _Next]] = []
         batch: list[tuple[Told, DraftEntry]] = []
         num_rows = 0
-        for part, entry in ready:
+        for part, whole in ready:
+            entry = self._feed_beginning(whole)
             if num_rows + len(entry.next_tokens) > self._max_rows and batch:
                 chains += self._run(batch)
                 batch, num_rows = [], 0
             batch.append((part, entry))
             num_rows += len(entry.next_tokens)
         return chains + self._run(batch)
+
+    def _feed_beginning(self, entry: DraftEntry) -> DraftEntry:
+        """What is left of an entry when all of it but a last pass was made.
+
+        A pass of the trunk may have more rows than one of the head, and the first after a restored
+        sequence tells one row more than it has.
+        """
+        while len(entry.next_tokens) > self._max_rows:
+            size = self._max_rows
+            beginning = DraftEntry(
+                entry.state, entry.streams[:size], entry.next_tokens[:size], LogitsWanted.NONE
+            )
+            self._forward([beginning], [])
+            entry = DraftEntry(
+                entry.state, entry.streams[size:], entry.next_tokens[size:], entry.logits
+            )
+        return entry
 
     def _run(
         self, batch: Sequence[tuple[Told, DraftEntry]]

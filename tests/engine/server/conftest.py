@@ -18,7 +18,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[3]
 READY = re.compile(r"ready at http://[^ ]*:(\d+)")
 # Longer than a busy machine takes for anything: what is waited for is named, never how fast it is.
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 
 
 class RunningServer:

@@ -215,6 +215,39 @@ def test_a_further_turn_goes_on_from_what_drafts_left(loaded, tokenizer):
     loaded.sessions.clear()
 
 
+def test_the_head_takes_note_of_one_row_more_than_a_pass_has(loaded, tokenizer):
+    """A restored sequence's newest row comes on top; with a full pass behind it this was an end."""
+    prompt = chat(tokenizer, STORY * 60)
+    stops = ordered_stop_ids(tokenizer)
+    first = Start("r0", prompt[:640], 1, stops, GREEDY)
+    second = Start("r1", prompt, 40, stops, GREEDY)
+    assert len(prompt) >= 640 + 256
+    wanted, _ = answers_of(loaded, [second])
+    drafts = named_drafting(loaded, "head")
+    loaded.sessions.clear()
+    answers_of(loaded, [first], drafts, loaded.sessions)
+    got, ends = answers_of(loaded, [second], drafts, loaded.sessions)
+    loaded.sessions.clear()
+    assert ends["r1"].timings.cached_tokens % 64 == 0 < ends["r1"].timings.cached_tokens
+    assert got == wanted
+    assert ends["r1"].timings.draft_tokens > 0
+
+
+def test_the_head_reads_long_passes_of_the_trunk_in_several_of_its_own(tokenizer):
+    config = RunConfig(model=BUNDLED_MODEL, context=2048, parallel=1, threads=1, prompt_chunk=1024)
+    large = load_model(config)
+    try:
+        prompt, stops = chat(tokenizer, STORY * 60), ordered_stop_ids(tokenizer)
+        assert len(prompt) > 3 * large.model.limits.of_head().max_rows
+        one = Start("r0", prompt, 40, stops, GREEDY)
+        wanted, _ = answers_of(large, [one])
+        got, ends = answers_of(large, [one], named_drafting(large, "head"))
+    finally:
+        large.close()
+    assert got == wanted
+    assert ends["r0"].timings.draft_accepted > 0
+
+
 def test_no_request_sees_the_tokens_of_another(loaded, tokenizer):
     copy, other = starts(tokenizer)[0], starts(tokenizer)[3]
     drafts = named_drafting(loaded, "lookup")
