@@ -283,7 +283,7 @@ static inline void mix_rows(const Mix& m, i64 first, i64 count, const RowsOf<flo
   }
 }
 
-constexpr i64 kMixedRows = 4;             // at a time, or twice as many on few threads
+constexpr i64 kMixedRows = 4;             // at a time, or twice as many on one thread
 constexpr i64 kSmallMixBytes = 512 << 10;  // of weights
 
 static inline bool is_small_mix(const HyperConnection* w) {
@@ -330,7 +330,7 @@ STRATUM_OPERATION i32 hc_mix(Context* c, const HyperConnection* w, Object stream
 
   if (is_small_mix(w)) {
     const i64 ns = product_ns(width, 2 * rank + 64, x.rows, true);
-    const i64 each = x.rows > pool_threads(c->pool) * kMixedRows ? 2 * kMixedRows : kMixedRows;
+    const i64 each = pool_threads(c->pool) == 1 ? 2 * kMixedRows : kMixedRows;
     parallel(c, ceil_div(x.rows, each), ns, [&](i64 item, i64 thread) {
       const i64 first = item * each;
       mix_rows(m, first, least(each, x.rows - first), streams, x, inject, memory.of(thread));
