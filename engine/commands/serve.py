@@ -45,6 +45,7 @@ from engine.server.upstream.configured import (
     open_upstream,
     upstream_model_side,
 )
+from engine.worker.card_choice import require_wanted_cards
 from engine.worker.client import scripted_command
 from engine.worker.messages import Load
 from engine.worker.scripted import load_script
@@ -84,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = _with_environment_keys(config_from_arguments(arguments))
     if arguments.script is None and config.upstream is None:
         warn_of_processor(config)
+        require_wanted_cards(config)
     if arguments.script is not None and config.upstream is not None:
         raise ConfigError(
             "A script stands for a model on this machine, and the setting upstream for one "

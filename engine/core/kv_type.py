@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from engine.core.errors import ConfigError
+
 
 class KvType(enum.StrEnum):
     """Number format of the KV cache and the index keys. `i8`: keys and values alone, on a card."""
@@ -26,3 +28,12 @@ class KvType(enum.StrEnum):
     def scale_bytes(self) -> int:
         """Beside each head of a key or value."""
         return 4 if self is KvType.I8 else 0
+
+
+def needs_card(kind: KvType, why: str = "") -> ConfigError:
+    """The refusal of a format that only a card's operations can read; `why` says why none computes."""
+    sentence = (
+        f"Keys and values in the format {kind.value} need a graphics card that computes; choose "
+        "another one (setting: kv_type)."
+    )
+    return ConfigError(f"{sentence} {why}".rstrip(), code="kv_type_needs_card")

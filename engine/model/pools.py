@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from engine.core.errors import ConfigError
-from engine.core.kv_type import KvType
+from engine.core.kv_type import KvType, needs_card
 from engine.core.model_config import ModelConfig, PleConfig
 from engine.model.limits import ModelLimits
 from engine.ops.base import Ops
@@ -46,11 +45,7 @@ def kv_pool(config: ModelConfig, limits: ModelLimits, ops: Ops) -> KvPool:
     """
     kind = limits.kv_type
     if kind not in ops.kv_types:
-        raise ConfigError(
-            f"Keys and values in the format {kind.value} need a graphics card that computes; choose "
-            "another one (setting: kv_type).",
-            code="kv_type_needs_card",
-        )
+        raise needs_card(kind)
     index_type = np.float32 if kind is KvType.F32 else np.float16
     dtype = np.int8 if kind is KvType.I8 else index_type
     ratio = config.block_ratio

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -29,6 +30,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     limit_blas_threads()
     if options.watch_input:
+        # Ctrl+C reaches the whole group: ended by it before the process that waits, this would count as a
+        # check that failed.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         threading.Thread(target=_end_with_input, daemon=True).start()
     try:
         report = check(options.index, options.pci, _say_progress)

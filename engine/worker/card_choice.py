@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.core.config import RunConfig
+from engine.core.config import OpsName, RunConfig
 from engine.core.config_gpus import AUTO
 from engine.core.errors import ConfigError, EngineError
-from engine.core.gpu import Gpu
+from engine.core.gpu import Gpu, probe_gpus
+from engine.core.kv_type import KvType, needs_card
 from engine.device.base import DeviceError
 
 if TYPE_CHECKING:
@@ -77,6 +78,26 @@ def wanted_gpus(config: RunConfig, gpus: Sequence[Gpu]) -> list[Gpu]:
             )
         chosen.append(gpu)
     return chosen
+
+
+def require_wanted_cards(config: RunConfig) -> None:
+    """Refuse what this PC's cards cannot give, before anything is loaded.
+
+    Raises:
+        ConfigError: a card is named that is not there, or the KV cache's format needs one and none is.
+    """
+    if config.ops not in {OpsName.AUTO, OpsName.CUDA}:
+        if config.ops is OpsName.HOST and config.kv_type is KvType.I8:
+            raise needs_card(config.kv_type)
+        return
+    if is_automatic(config) and config.kv_type is not KvType.I8:
+        return  # nothing to ask for: the question takes a moment
+    gpus = probe_gpus().cards
+    if not gpus and config.ops is OpsName.CUDA:
+        return  # a card may be there that only CUDA itself knows
+    wanted_gpus(config, gpus)
+    if not gpus:
+        raise needs_card(config.kv_type, "No NVIDIA card was found.")
 
 
 def cards_of(config: RunConfig, gpus: Sequence[Gpu]) -> tuple[list[Card], list[str]]:

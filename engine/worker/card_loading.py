@@ -17,6 +17,7 @@ from engine.core.config import OpsName, RunConfig
 from engine.core.errors import EngineError, ModelFileError
 from engine.core.gguf_header import ModelHeader
 from engine.core.gpu import probe_gpus
+from engine.core.kv_type import needs_card
 from engine.core.model_numbers import numbers_of_header
 from engine.core.placement import Placement, Verdict, require_private_memory
 from engine.core.prompt_chunk import rows_on_cpu
@@ -158,12 +159,19 @@ def load_where_it_works(source: ModelSource, progress: ByteProgress | None = Non
         name = OpsName.AUTO
     ops = make_ops(name.value, source.limits.for_ops())
     try:
+        _require_kv_type(config, ops, notice)
         require_private_memory(source.placement, source.placing.machine)
         _log_plan(source.placement)
         return PlacedModel(ops, source.load(ops, source.limits), source.placement, notice)
     except BaseException:
         ops.close()
         raise
+
+
+def _require_kv_type(config: RunConfig, ops: Ops, notice: str) -> None:
+    """Raises ConfigError where these operations cannot read the KV cache's format: before any weight is read."""
+    if config.kv_type not in ops.kv_types:
+        raise needs_card(config.kv_type, notice)
 
 
 def _usable_cards(config: RunConfig, progress: ByteProgress | None) -> tuple[Sequence[Card], str]:

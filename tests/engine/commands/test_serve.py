@@ -9,6 +9,8 @@ import pytest
 from engine.cli import main
 from engine.commands import serve
 from engine.core.config import BUNDLED_MODEL, RunConfig
+from engine.core.emulated_cards import EMULATED_VARIABLE
+from engine.core.gpu import GpuReport
 from engine.core.settings import EngineRecord, write_engine_record
 from engine.server.model_side import open_model_side
 
@@ -65,6 +67,38 @@ def refused(capsys, *flags):
 )
 def test_unusable_settings_are_refused(capsys, flags, part):
     assert part in refused(capsys, *flags)
+
+
+@pytest.mark.parametrize(
+    ("cards", "flags", "part"),
+    [
+        ("", ("--kv-type", "i8"), "i8 need a graphics card that computes"),
+        ("900", ("--kv-type", "i8", "--ops", "host"), "i8 need a graphics card that computes"),
+        ("", ("--gpus", "0"), "names the card 0, which this PC does not have; no NVIDIA card"),
+        ("900", ("--gpus", "0,3"), "names the card 3, which this PC does not have (0 is Emulated"),
+    ],
+)
+def test_what_the_cards_of_this_pc_cannot_give_is_refused(capsys, monkeypatch, cards, flags, part):
+    monkeypatch.setenv(EMULATED_VARIABLE, cards)
+    monkeypatch.setattr(
+        "engine.core.gpu.read_nvml", lambda _: GpuReport()
+    )  # whatever the tester has
+    monkeypatch.setattr("engine.core.gpu.run_smi", lambda _: "")
+    assert part in refused(capsys, "--port", "0", *flags)
+
+
+@pytest.mark.parametrize("flags", [("--kv-type", "i8"), ("--gpus", "1"), ("--ops", "cuda")])
+def test_what_they_can_give_is_not_refused(capsys, monkeypatch, flags):
+    started = []
+
+    async def serve_nothing(*_):
+        started.append(flags)
+        return 0
+
+    monkeypatch.setenv(EMULATED_VARIABLE, "900,900")
+    monkeypatch.setattr(serve, "_serve", serve_nothing)
+    assert main(["serve", "--port", "0", *flags]) == 0
+    assert started
 
 
 def test_a_truncated_model_file_is_refused(capsys, tmp_path):

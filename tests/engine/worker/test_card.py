@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from engine.core.config import OpsName, RunConfig
+from engine.core.errors import ConfigError
 from engine.core.gguf_header import read_model_header
 from engine.core.gpu import Gpu, GpuReport
 from engine.core.model_numbers import numbers_of_header
@@ -192,6 +193,18 @@ def test_a_card_that_cannot_be_opened_leaves_auto_to_the_cpu_with_a_sentence(mon
     assert loaded.ops.name == "host"
     assert "Plain 0 is used by a program" in loaded.card_notice
     assert f"The graphics card is not used: {loaded.card_notice.partition(': ')[2]}" in caplog.text
+
+
+def test_int8_caches_where_no_card_computes_are_refused_before_a_weight_is_read(monkeypatch):
+    def broken() -> PlainDevice:
+        raise DeviceError("Plain 0 is used by a program that lets no other use it.")
+
+    stand_in(monkeypatch, broken)
+    monkeypatch.setattr(card_loading.ModelSource, "load", lambda *_: pytest.fail("it loads"))
+    with pytest.raises(
+        ConfigError, match=r"i8 need a graphics card .* Plain 0 is used by a program"
+    ):
+        load_model(config(OpsName.AUTO, kv_type="i8"))
 
 
 def test_settings_come_from_the_config_and_the_reserve_from_the_card(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -153,6 +154,23 @@ def test_the_process_that_checks_ends_with_the_one_that_waits_for_it(
     assert process.wait(timeout=60) != 0
     assert '"passed"' not in process.stdout.read(), f"{time.monotonic() - begin}"
     process.stdout.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there it has no console that Ctrl+C reaches")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_ctrl_c_which_reaches_the_check_too_is_no_failure_of_the_card(
+    emulated: Gpu, name: str
+) -> None:
+    def interrupt(done: int, _total: int) -> None:
+        if not sent:
+            sent.append(done)
+            (process,) = psutil.Process().children()
+            process.send_signal(getattr(signal, name))
+
+    sent: list[int] = []
+    record = check_card(emulated, EMULATED_DRIVER, interrupt)
+    assert sent
+    assert (record.sentence, record.is_passed) == ("", True)
 
 
 def test_distributions_that_differ_are_noticed_and_no_number_is_no_agreement() -> None:
