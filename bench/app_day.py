@@ -58,7 +58,7 @@ MAX_GROWTH_MB = 15.0
 MAX_GROWTH_SHARE = 0.05
 # Connections come and go by one or two, wrappers by ten.
 MAX_MORE = 2
-MAX_MORE_SHARE = 0.003
+MAX_MORE_SHARE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
