@@ -39,9 +39,12 @@ _PACKAGES = ("cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12", "nvidia-c
 CARD_WRONG, CARD_HANGS, CARD_CHECK_ENDED = "card_wrong", "card_hangs", "card_check_ended"
 CARD_STALLED = "card_stalled"  # it passed, and hung later while it computed
 _OWN_CODES = frozenset({CARD_WRONG, CARD_HANGS, CARD_CHECK_ENDED, CARD_STALLED})
+CARD_CHECK_KILLED = "card_check_killed"  # by the system, whose memory ran out, or by somebody
 # What may be otherwise at the next start without anything having been changed: a game that took the
-# card's memory, a card that was busy or fell off the bus, packages that are installed later.
-_PASSING_CODES = frozenset({"gpu_out_of_memory", "gpu_lost", "gpu_packages_missing"})
+# card's memory or the machine's, a card that was busy or fell off the bus, packages that are installed later.
+_PASSING_CODES = frozenset(
+    {"gpu_out_of_memory", "gpu_lost", "gpu_packages_missing", CARD_CHECK_KILLED}
+)
 
 
 class CardRecord(BaseModel):

@@ -27,6 +27,7 @@ from typing import IO
 
 from engine.core.card_record import (
     CARD_CHECK_ENDED,
+    CARD_CHECK_KILLED,
     CARD_HANGS,
     CARD_WRONG,
     CardRecord,
@@ -35,7 +36,7 @@ from engine.core.card_record import (
 from engine.core.catalog_file import PROGRAM_DIR
 from engine.core.errors import EngineError, ParameterValue
 from engine.core.gpu import Gpu
-from engine.worker.death import exit_reason
+from engine.worker.death import exit_reason, is_from_outside
 
 logger = logging.getLogger(__name__)
 
@@ -217,7 +218,11 @@ def _listen(
         status = child.wait(limits.silence_s)
     except subprocess.TimeoutExpired:
         raise _hangs(card, limits.silence_s) from None
-    raise _ended(card, f"its check {exit_reason(status)}")
+    raise (
+        _killed(card, status)
+        if is_from_outside(status)
+        else _ended(card, f"its check {exit_reason(status)}")
+    )
 
 
 def _forward(
@@ -258,6 +263,15 @@ def _ended(card: Gpu, reason: str) -> CardFailed:
     return CardFailed(
         f"{card.name} is not used: {reason}; install the newest driver, then run `engine doctor`.",
         code=CARD_CHECK_ENDED,
+        params={"card": card.name, "reason": reason},
+    )
+
+
+def _killed(card: Gpu, status: int) -> CardFailed:
+    reason = f"its check {exit_reason(status)}"
+    return CardFailed(
+        f"{card.name} is not used: {reason}; close other programs, and the next start checks it again.",
+        code=CARD_CHECK_KILLED,
         params={"card": card.name, "reason": reason},
     )
 

@@ -24,6 +24,9 @@ _SIGNAL_REASONS = {
     "SIGBUS": "could not read its model file any more: the file was changed or the drive failed",
     "SIGILL": "met an instruction that this processor does not have",
 }
+# Ends that say nothing of what the process did: somebody wanted them, or memory was short just then.
+_OUTSIDE_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"})
+_OUTSIDE_STATUSES = frozenset({0xC0000017, 0xC000012D, 0xC000013A})
 
 
 class WorkerDied(EngineError):  # noqa: N818  # an event more than a mistake
@@ -54,6 +57,18 @@ def exit_reason(returncode: int) -> str:
         return _SIGNAL_REASONS.get(name, f"was ended by {name}")
     reason = _WINDOWS_REASONS.get(returncode)
     return reason or f"ended unexpectedly with exit status {returncode}"
+
+
+def is_from_outside(returncode: int) -> bool:
+    """Whether somebody ended the process, or the system for lack of memory: the next try may well succeed.
+
+    >>> is_from_outside(-9), is_from_outside(-11)
+    (True, False)
+    """
+    if returncode >= 0:
+        return returncode in _OUTSIDE_STATUSES
+    names = {int(getattr(signal, name)) for name in _OUTSIDE_SIGNALS if hasattr(signal, name)}
+    return -returncode in names
 
 
 def died(reason: str, returncode: int | None = None) -> WorkerDied:

@@ -131,6 +131,18 @@ def test_a_check_that_crashes_takes_nothing_with_it(code: str, words: str) -> No
     record = check_card(CARD, "580", command=child(code))
     assert (record.is_passed, record.code) == (False, "card_check_ended")
     assert words in record.sentence
+    assert record.is_lasting
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGHUP"])
+def test_a_check_that_was_killed_says_nothing_of_the_card_for_the_next_start(name: str) -> None:
+    record = check_card(
+        CARD, "580", command=child(f"import os, signal; os.kill(os.getpid(), signal.{name})")
+    )
+    assert (record.is_passed, record.code) == (False, "card_check_killed")
+    assert "close other programs, and the next start checks it again" in record.sentence
+    assert not record.is_lasting
 
 
 def test_a_check_that_cannot_be_started_is_a_failed_one() -> None:
