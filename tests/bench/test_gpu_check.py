@@ -32,7 +32,9 @@ def checked(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
         text=True,
         check=False,
     )
-    report = json.loads((folder / "gpu_check.json").read_text(encoding="utf-8"))
+    written = folder / "gpu_check.json"
+    assert written.exists(), done.stdout + done.stderr
+    report = json.loads(written.read_text(encoding="utf-8"))
     return done.returncode, report, done.stdout + done.stderr
 
 
