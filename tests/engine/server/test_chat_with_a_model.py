@@ -122,7 +122,7 @@ def test_a_client_that_goes_away_while_its_prompt_is_read_blocks_nobody(server):
     connection = server.raw_chat("word " * 1500, stream=False)
     server.wait_for(lambda s: s["running"] is not None)
     connection.close()
-    server.wait_disconnected()
+    server.wait_idle()
     assert server.chat(STORY, max_tokens=4).status_code == 200
 
 

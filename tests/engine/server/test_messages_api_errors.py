@@ -19,6 +19,7 @@ LONGREAD = {
     "prompt_delay_ms": 4000,
     "prompt_steps": 1,
 }
+ENDLESSREAD = {**LONGREAD, "when": "ENDLESS", "prompt_delay_ms": 300_000, "prompt_steps": 300}
 CRASH = {
     "when": "CRASH",
     "times": 0,
@@ -30,7 +31,11 @@ ERROR = {"when": "ERROR", "times": 0, "text": "one two", "fault": {"kind": "erro
 
 @pytest.fixture(scope="module")
 def server(start_server):
-    script = {"context": 2048, "parallel": 1, "answers": [GOOD, SLOW, LONGREAD, CRASH, ERROR]}
+    script = {
+        "context": 2048,
+        "parallel": 1,
+        "answers": [GOOD, SLOW, LONGREAD, ENDLESSREAD, CRASH, ERROR],
+    }
     flags = ("--sse-keepalive-s", "1", "--parallel", "1", "--queue-max", "1")
     return start_server(script, *flags)
 
@@ -237,7 +242,7 @@ def test_a_full_queue_is_429_in_anthropics_shape(server):
 # -- faults ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", ["SLOW", "LONGREAD"])
+@pytest.mark.parametrize("content", ["SLOW", "ENDLESS"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_goes_away_stops_the_work(server, content, stream):
     connection = connect(server, content, stream=stream)
