@@ -22,18 +22,16 @@ Rules for every implementation:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.kv_type import KvType
-from engine.device.base import DeviceMemoryError
-from engine.gguf.reader import Tensor
 from engine.ops.host_draw import DrawSettings, HostDraw
+from engine.ops.memory_ops import ChoiceCounter, FloatArray, IntArray, Limits, MemoryOps
 from engine.ops.plan import PassPlan
 from engine.ops.pools import DeltaPool, KvPool, PlePool
 from engine.ops.recording import CalledParts, Part, Recording
@@ -44,40 +42,21 @@ from engine.ops.weights import (
     Matrix,
     MoeWeights,
     PleWeights,
-    RowTable,
 )
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int32]
-
-ChoiceCounter = Callable[[int, IntArray], None]
+__all__ = [
+    "CHUNK_TOKENS",
+    "ChoiceCounter",
+    "FloatArray",
+    "IntArray",
+    "Limits",
+    "MemoryOps",
+    "Ops",
+    "Stage",
+    "no_kernel_message",
+]
 
 CHUNK_TOKENS = 64  # block of positions that DeltaNet may compute in chunked form
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Largest sizes that operations will see; scratch is allocated from them once.
-
-    Attributes:
-        max_rows: rows of a pass.
-        max_window: rows of one sequence that can be committed in part.
-        num_slots: sequences alive at once.
-        num_pages: pages in each KV pool.
-        threads: worker threads of the host implementation, 0 for its own choice.
-        pin_threads: hold each of them to a core of its own.
-    """
-
-    max_rows: int
-    max_window: int
-    num_slots: int
-    num_pages: int
-    threads: int = 0
-    pin_threads: bool = False
-
-    def __post_init__(self) -> None:
-        if min(self.max_rows, self.max_window, self.num_slots, self.num_pages) < 1:
-            raise ValueError("limits must be positive")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,123 +74,14 @@ class Stage:
     stop: int
 
 
-class Ops(ABC):
+class Ops(MemoryOps):
     """One implementation of all operations. R rows, H hidden size, hc streams, V vocabulary."""
 
-    name: str
     kv_types = frozenset({KvType.F16, KvType.F32})  # of keys and values that they can read
     adds_in_mix = False  # `hc_combine_mix` is quicker than its two halves
     chooses = False  # has `choose` and `best_logits`: where logits are far from the host
     keeps_results = False  # whether experts' results are kept apart until the end of a layer
     records_numbers = True  # `record` takes operations with a number among their arguments
-
-    # -- weights ---------------------------------------------------------------------------------
-
-    @abstractmethod
-    def matrix(self, tensor: Tensor) -> Matrix:
-        """Handle of a 2-D tensor `[out, in]`, or of a 3-D tensor `[E, out, in]` of experts.
-
-        The tensor's bytes are used where they lie when the format allows it.
-
-        Raises:
-            ModelFileError: the implementation has no code for the tensor's format.
-        """
-
-    def row_table(self, table: RowTable) -> Matrix:
-        """Handle of a table that stays on the disk, for `gather_rows` alone.
-
-        Gathering then waits for the disk, and raises the table's `failure` when that cannot read.
-        """
-        raise NotImplementedError(f"{self.name} operations read no tables from the disk")
-
-    def table(self, tensor: Tensor) -> Matrix:
-        """Handle of a 2-D tensor of which only `gather_rows` reads rows.
-
-        Raises:
-            ModelFileError: the implementation has no code for the tensor's format.
-        """
-        return self.matrix(tensor)
-
-    def vector(self, tensor: Tensor) -> FloatArray:
-        """The tensor's values as float32, in its own shape."""
-        return np.ascontiguousarray(tensor.dequantise(), dtype=np.float32)
-
-    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> npt.NDArray:  # type: ignore[type-arg]
-        """An array in this implementation's memory."""
-        return np.zeros(shape, dtype)
-
-    def host_arrays(self, *parts: tuple[tuple[int, ...], npt.DTypeLike]) -> list[npt.NDArray[Any]]:
-        """Zeroed numpy arrays of these shapes and types, which operations read and write quickly.
-
-        For what is made by Python for every pass (a plan, row numbers) and for what Python reads of
-        it (logits). Arrays of one call lie together, so that they can be copied at once.
-        """
-        return [np.zeros(shape, dtype) for shape, dtype in parts]
-
-    def card_address(self, array: npt.NDArray[Any]) -> int:
-        """Under which address a card reads a host array in place, over the bus.
-
-        Raises:
-            NotImplementedError: these operations have no card.
-        """
-        raise NotImplementedError(f"{self.name} operations have no card")
-
-    def lend(self, memory: FloatArray) -> None:  # noqa: B027  # most have nothing to do
-        """Memory that experts' results may lie in: nothing is in it then, nor between layers."""
-
-    def resize(self, limits: Limits) -> None:  # noqa: B027  # most have nothing to do
-        """Other limits than they were made with; before weights are loaded."""
-
-    def free_card_bytes(self) -> int | None:
-        """Memory of the card that is free; None without a card."""
-        return None
-
-    def finish_loading(self, layers: Sequence[MoeWeights], draft: Sequence[MoeWeights]) -> None:  # noqa: B027
-        """All weights and states have been made: what memory is left may be used for speed.
-
-        Args:
-            layers: the experts of the model's layers.
-            draft: those of the draft head, which every drafted token reads.
-        """
-
-    def count_choices(self, counter: ChoiceCounter | None) -> bool:
-        """Have the experts counted that layers choose; False where the model must do it itself.
-
-        Args:
-            counter: is told a layer's number and its choice `[R, num_used]`; may miss layers whose
-                experts are all at hand.
-        """
-        del counter
-        return False
-
-    def watch_reads(self, watch: ChoiceCounter | None) -> bool:
-        """Say which experts will be read where they lie in the file; False where the model knows.
-
-        Args:
-            watch: is told a layer's number and its experts, negative ones being none, just before.
-        """
-        del watch
-        return False
-
-    def tune(self, settings: Mapping[str, float]) -> None:  # noqa: B027  # nothing to tune here
-        """Settings of the run config that hold from the next pass on, until the next call.
-
-        Args:
-            settings: by key; what is not named is as it was loaded, what is not known is ignored.
-        """
-
-    def make_room(self, error: DeviceMemoryError, attempt: int = 0) -> bool:
-        """Give memory up so that a pass that failed can be done again; False when none is left.
-
-        Args:
-            error: what the pass failed with.
-            attempt: how often the same pass has asked before.
-        """
-        del error, attempt
-        return False
-
-    def balance_memory(self) -> None:  # noqa: B027  # most have nothing to do
-        """Follow what other programs leave free of a card's memory; between passes, every second or so."""
 
     def stages(self, num_layers: int) -> tuple[Stage, ...]:
         """Who computes which layers: the first stage the embedding too, the last one the head.
@@ -223,16 +93,16 @@ class Ops(ABC):
 
     # -- passes ----------------------------------------------------------------------------------
 
-    def begin_pass(self, plan: PassPlan) -> None:  # noqa: B027  # nothing to do on the host
+    def begin_pass(self, plan: PassPlan) -> None:  # nothing to do on the host
         """The first operation of a pass: the plan is complete and does not change until its end."""
 
-    def pace(self) -> None:  # noqa: B027  # nothing to do on the host
+    def pace(self) -> None:  # nothing to do on the host
         """Wait until what was called before the last `pace` is done.
 
         Called after each layer of a long pass, so that it can be left, and its time be measured.
         """
 
-    def synchronize(self) -> None:  # noqa: B027  # nothing to do on the host
+    def synchronize(self) -> None:  # nothing to do on the host
         """Wait until everything that was called is done.
 
         Host arrays that operations write are there then, and those that they read may be changed.
@@ -580,7 +450,7 @@ class Ops(ABC):
         del keep  # the parts themselves hold it
         return CalledParts(tuple(parts))
 
-    def close(self) -> None:  # noqa: B027  # optional: the reference has nothing to release
+    def close(self) -> None:  # optional: the reference has nothing to release
         """Release threads and memory of this implementation; idempotent."""
 
 
