@@ -37,8 +37,9 @@ from engine.ops.cuda_matrix import CudaMatrix, CudaRowTable, host_table
 from engine.ops.cuda_product_structs import FLOAT_FORMATS
 from engine.ops.cuda_recording import CudaRecording, GraphMemory, Steps
 from engine.ops.cuda_settings import CudaSettings
-from engine.ops.host import HOST_FORMATS, HostOps
+from engine.ops.host import HostOps
 from engine.ops.host_draw import DrawSettings, HostDraw
+from engine.ops.host_structs import HOST_FORMATS
 from engine.ops.plan import PassPlan
 from engine.ops.recording import Part, Recording
 from engine.ops.weights import (

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.errors import ModelFileError, ResourceError
-from engine.core.ggml_types import GgmlType
 from engine.core.topology import default_threads_here, pinned_cpus, read_cores
 from engine.gguf.reader import Tensor
 from engine.kernels.library import MOST_MATRICES, HostFunction, choose_variant, load_library
@@ -26,14 +24,16 @@ from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.host_recording import RecordedCalls, Recorder
 from engine.ops.host_replay import HostRecording
 from engine.ops.host_structs import (
+    HOST_FORMATS,
     HostMatrix,
     HostRowTable,
-    Prepared,
+    address_of,
     prepare_attention,
     prepare_delta,
     prepare_hyper_connection,
     prepare_moe,
     prepare_ple,
+    structure_of,
 )
 from engine.ops.plan import PassPlan
 from engine.ops.pools import DeltaPool, KvPool, PlePool
@@ -48,38 +48,10 @@ from engine.ops.weights import (
     RowTable,
 )
 
-HOST_FORMATS = frozenset(
-    {
-        *(GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q2_0),
-        *(GgmlType.Q4_0, GgmlType.Q4_1, GgmlType.Q5_0, GgmlType.Q5_1, GgmlType.IQ4_NL),
-        *(GgmlType.Q2_K, GgmlType.Q3_K, GgmlType.Q4_K, GgmlType.Q5_K, GgmlType.Q6_K),
-        *(GgmlType.IQ1_S, GgmlType.IQ1_M, GgmlType.IQ2_XXS, GgmlType.IQ2_XS, GgmlType.IQ2_S),
-        *(GgmlType.IQ3_XXS, GgmlType.IQ3_S, GgmlType.IQ4_XS, GgmlType.MXFP4),
-    }
-)
-
 _log = logging.getLogger(__name__)
 
 _WRONG_SHAPE, _NOT_READ = 1, 3  # Status of api.h
 _NO_PAIRS = tuple((None,) * (2 * (MOST_MATRICES - n)) for n in range(MOST_MATRICES + 1))
-
-_Group = TypeVar(
-    "_Group", HyperConnectionWeights, DeltaWeights, AttentionWeights, MoeWeights, PleWeights
-)
-
-
-def _struct(weights: _Group, prepare: Callable[[_Group], Prepared]) -> int:
-    """Address of the C structure of a weight group, made at its first use."""
-    prepared = weights.prepared
-    if not isinstance(prepared, Prepared):
-        prepared = weights.prepared = prepare(weights)
-    return prepared.address
-
-
-def _address(matrix: Matrix) -> int:
-    if not isinstance(matrix, HostMatrix):
-        raise TypeError("the matrix was made by another implementation of the operations")
-    return matrix.address
 
 
 class HostOps(Ops):
@@ -145,11 +117,8 @@ class HostOps(Ops):
         cpus = pinned_cpus(read_cores(), self.num_threads)
         held = self._library.pin(self._context, cpus) if cpus else 0
         if held < self.num_threads - 1:
-            _log.warning(
-                "only %d of %d threads can be held to cores of their own",
-                held,
-                self.num_threads - 1,
-            )
+            others = self.num_threads - 1
+            _log.warning("only %d of %d threads can be held to cores of their own", held, others)
 
     def _check_arrays(self) -> None:
         """Prove once that array objects look as the library expects.
@@ -194,10 +163,9 @@ class HostOps(Ops):
 
     def new_draw(self, settings: DrawSettings) -> HostDraw | None:
         """The library draws where few candidates are enough."""
-        library = self._library
-        return (
-            HostDraw(library.draw, library.draw_window, settings) if settings.is_drawable else None
-        )
+        if not settings.is_drawable:
+            return None
+        return HostDraw(self._library.draw, self._library.draw_window, settings)
 
     def _run_calls(self, address: int, count: int) -> tuple[int, int]:
         failed = self._failed
@@ -261,7 +229,7 @@ class HostOps(Ops):
             if status:
                 self._fail(status, "read_rows")
             return
-        status = self._gather_rows(self._context, _address(table), id(rows), id(out))
+        status = self._gather_rows(self._context, address_of(table), id(rows), id(out))
         if status:
             self._fail(status, "gather_rows")
 
@@ -292,7 +260,7 @@ class HostOps(Ops):
                 outs[first : first + MOST_MATRICES],
                 strict=True,
             ):
-                pairs += (_address(matrix), id(out))
+                pairs += (address_of(matrix), id(out))
             count = len(pairs) // 2
             status = self._matmul(self._context, id(x), count, *pairs, *_NO_PAIRS[count])
             if status:
@@ -310,7 +278,7 @@ class HostOps(Ops):
         """Gated residual mix."""
         status = self._hc_mix(
             self._context,
-            _struct(weights, prepare_hyper_connection),
+            structure_of(weights, prepare_hyper_connection),
             id(streams),
             id(x),
             None if inject is None else id(inject),
@@ -340,7 +308,7 @@ class HostOps(Ops):
         """Convolution, gates, delta rule (as a recurrence), gated norm."""
         status = self._delta_mix(
             self._context,
-            _struct(weights, prepare_delta),
+            structure_of(weights, prepare_delta),
             id(pool.state),
             id(pool.conv),
             id(pool.window_conv),
@@ -366,7 +334,7 @@ class HostOps(Ops):
         """The state after only the first tokens of the last pass, into the other half."""
         status = self._delta_commit(
             self._context,
-            _struct(weights, prepare_delta),
+            structure_of(weights, prepare_delta),
             id(pool.state),
             id(pool.conv),
             id(pool.window_conv),
@@ -395,7 +363,7 @@ class HostOps(Ops):
         """Keys, values and index keys into the pages; completed blocks pooled."""
         status = self._attention_append(
             self._context,
-            _struct(weights, prepare_attention),
+            structure_of(weights, prepare_attention),
             id(pool.keys),
             id(pool.values),
             id(pool.index_raw),
@@ -427,7 +395,7 @@ class HostOps(Ops):
         """Choose blocks, attend to them and to the tail, gate."""
         status = self._attention(
             self._context,
-            _struct(weights, prepare_attention),
+            structure_of(weights, prepare_attention),
             id(pool.keys),
             id(pool.values),
             id(pool.index_pooled),
@@ -451,7 +419,11 @@ class HostOps(Ops):
     ) -> None:
         """Softmax, top-k, renormalise."""
         status = self._route(
-            self._context, _struct(weights, prepare_moe), id(x), id(expert_ids), id(expert_weights)
+            self._context,
+            structure_of(weights, prepare_moe),
+            id(x),
+            id(expert_ids),
+            id(expert_weights),
         )
         if status:
             self._fail(status, "route")
@@ -467,7 +439,7 @@ class HostOps(Ops):
         """Weighted sum of the chosen experts."""
         status = self._experts(
             self._context,
-            _struct(weights, prepare_moe),
+            structure_of(weights, prepare_moe),
             id(x),
             id(expert_ids),
             id(expert_weights),
@@ -478,7 +450,9 @@ class HostOps(Ops):
 
     def shared_expert(self, weights: MoeWeights, x: FloatArray, out: FloatArray) -> None:
         """Add the gated shared expert."""
-        status = self._shared_expert(self._context, _struct(weights, prepare_moe), id(x), id(out))
+        status = self._shared_expert(
+            self._context, structure_of(weights, prepare_moe), id(x), id(out)
+        )
         if status:
             self._fail(status, "shared_expert")
 
@@ -496,7 +470,7 @@ class HostOps(Ops):
         """Gate the n-gram value into the streams and add its dilated convolution."""
         status = self._ple_mix(
             self._context,
-            _struct(weights, prepare_ple),
+            structure_of(weights, prepare_ple),
             id(pool.conv),
             id(pool.window),
             id(plan.seq_start),
@@ -515,7 +489,7 @@ class HostOps(Ops):
         """The convolution history after only the first tokens of the last pass."""
         status = self._ple_commit(
             self._context,
-            _struct(weights, prepare_ple),
+            structure_of(weights, prepare_ple),
             id(pool.conv),
             id(pool.window),
             slot,

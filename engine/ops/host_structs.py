@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,16 @@ from engine.ops.weights import (
 )
 
 FloatArray = npt.NDArray[np.float32]
+
+HOST_FORMATS = frozenset(
+    {
+        *(GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0, GgmlType.Q2_0),
+        *(GgmlType.Q4_0, GgmlType.Q4_1, GgmlType.Q5_0, GgmlType.Q5_1, GgmlType.IQ4_NL),
+        *(GgmlType.Q2_K, GgmlType.Q3_K, GgmlType.Q4_K, GgmlType.Q5_K, GgmlType.Q6_K),
+        *(GgmlType.IQ1_S, GgmlType.IQ1_M, GgmlType.IQ2_XXS, GgmlType.IQ2_XS, GgmlType.IQ2_S),
+        *(GgmlType.IQ3_XXS, GgmlType.IQ3_S, GgmlType.IQ4_XS, GgmlType.MXFP4),
+    }
+)
 
 _POINTER = ctypes.c_void_p
 _INTEGER = ctypes.c_int64
@@ -352,3 +363,23 @@ def prepare_ple(weights: PleWeights) -> Prepared:
     )
     struct = PleStruct(*pointers, hc, hidden, weights.conv_kernel, weights.dilation, weights.eps)
     return Prepared(struct, kept)
+
+
+_Group = TypeVar(
+    "_Group", HyperConnectionWeights, DeltaWeights, AttentionWeights, MoeWeights, PleWeights
+)
+
+
+def structure_of(weights: _Group, prepare: Callable[[_Group], Prepared]) -> int:
+    """Address of the C structure of a weight group, made at its first use."""
+    prepared = weights.prepared
+    if not isinstance(prepared, Prepared):
+        prepared = weights.prepared = prepare(weights)
+    return prepared.address
+
+
+def address_of(matrix: Matrix) -> int:
+    """Address of the C structure of a matrix."""
+    if not isinstance(matrix, HostMatrix):
+        raise TypeError("the matrix was made by another implementation of the operations")
+    return matrix.address

@@ -31,7 +31,8 @@ from engine.ops.check_sequences import (
     PleCase,
     PleSizes,
 )
-from engine.ops.host import HOST_FORMATS, HostOps
+from engine.ops.host import HostOps
+from engine.ops.host_structs import HOST_FORMATS
 from engine.ops.reference import ReferenceOps
 
 FLOAT_BOUND = 2e-5

@@ -27,7 +27,8 @@ from engine.ops.check_cases import (
 )
 from engine.ops.check_inputs import Inputs
 from engine.ops.check_sequences import AttentionCase, DeltaCase, DeltaSizes, PleCase, SequenceCase
-from engine.ops.host import HOST_FORMATS, HostOps
+from engine.ops.host import HostOps
+from engine.ops.host_structs import HOST_FORMATS
 from engine.ops.reference import ReferenceOps
 from tests.support.ops_cases import all_cases, matmul_cases, sequence_cases
 
