@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
+
+from engine.worker.client import REPOSITORY
+from tests.engine.server.conftest import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -31,9 +37,16 @@ def test_two_cards_of_unequal_size_answer_as_one_does(start_server):
     assert shares[1][1].endswith("3")
 
 
-def test_a_card_that_is_not_there_ends_the_loading_with_a_sentence(start_server):
-    server = start_server(None, *FLAGS, "--gpus", "0,2", environment=CARDS, wait=False)
-    reply = server.chat("hello")
-    assert reply.status_code == 503
-    assert "The setting gpus names the card 2, which this PC does not have" in reply.text
-    assert "0 is Emulated card 0" in reply.text
+def test_a_card_that_is_not_there_ends_the_start_with_a_sentence(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-m", "engine", "serve", "--port", "0", *FLAGS, "--gpus", "0,2"],
+        cwd=REPOSITORY,
+        env={**os.environ, "STRATUM_HOME": str(tmp_path), **CARDS},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "The setting gpus names the card 2, which this PC does not have" in ended.stderr
+    assert "0 is Emulated card 0" in ended.stderr
