@@ -275,9 +275,28 @@ def _placement(
     free_bytes = ops.free_card_bytes()
     if free_bytes is None:
         return source.placement
-    room = free_bytes - uses[0].settings.reserve_bytes
-    gpu = division.parts[0].card.gpu
+    reserve_bytes = uses[0].settings.reserve_bytes
+    card = division.parts[0].card
+    if free_bytes < reserve_bytes and source.config.ops is OpsName.AUTO:
+        _leave_to_others(source.config, card, free_bytes, reserve_bytes)
+    room, gpu = free_bytes - reserve_bytes, card.gpu
     return placement_beside_card(*given, source.placement.context, room, gpu)
+
+
+def _leave_to_others(config: RunConfig, card: Card, free_bytes: int, reserve_bytes: int) -> None:
+    """A card of which nothing is left beside its reserve is no card to take by oneself.
+
+    Raises:
+        DeviceMemoryError: nobody named it.
+    """
+    if not is_automatic(config):
+        return
+    free, reserve = size_in_words(free_bytes), size_in_words(reserve_bytes)
+    raise DeviceMemoryError(
+        f"{card.label} has {free} free, and {reserve} are left to other programs (setting: "
+        "vram_reserve_mib); close programs that use it, or lower the setting.",
+        params={"card": card.gpu.name, "free": free_bytes, "reserve": reserve_bytes},
+    )
 
 
 def _failed_card(ops: Ops, uses: Sequence[CardUse]) -> int:

@@ -165,10 +165,20 @@ def full_card() -> PlainDevice:
 
 def test_a_card_that_is_too_small_leaves_auto_to_the_cpu_with_a_sentence(monkeypatch, caplog):
     on_plain_cards(monkeypatch, full_card)
-    name, tokens = answer(config(OpsName.AUTO))
+    name, tokens = answer(config(OpsName.AUTO, vram_reserve_mib=0))
     assert name == "host"
     assert tokens == answer(config(OpsName.HOST))[1]
     assert "The graphics card is not used: The card has no room." in caplog.text
+
+
+def test_auto_leaves_a_card_alone_that_has_nothing_beside_its_reserve(monkeypatch):
+    on_plain_cards(monkeypatch, plain_card(GIB // 2))
+    loaded = load_model(config(OpsName.AUTO))
+    loaded.close()
+    assert loaded.ops.name == "host"
+    assert "MiB free, and 700.0 MiB are left to other programs" in (loaded.card_notice)
+    assert "lower the setting" in loaded.card_notice
+    assert answer(config(OpsName.CUDA))[0].startswith("cuda")  # asked for by name, it is taken
 
 
 def test_a_card_that_was_asked_for_by_name_is_not_replaced(monkeypatch):
