@@ -185,6 +185,8 @@ def _workloads(loaded: LoadedModel, num_tokens: int) -> list[Workload]:
     ask = "Rename result to sums in this function:\n\n"
     return [
         Workload("copy a text", (chat(f"Repeat this text: {PASSAGE}"),), num_tokens),
+        # Of the shorter one a third of the answer is a copy; this one is copied to the end.
+        Workload("copy a long text", (chat(f"Repeat this text: {PASSAGE * 3}"),), num_tokens),
         Workload("edit code", (chat(ask + CODE),), num_tokens),
         Workload("chat", tuple(chat(f"What does {word} mean?") for word in WORDS), 40),
     ]
