@@ -197,11 +197,17 @@ def _print(report: Report) -> None:
             f"filled       {number('decode_tokens_per_s', fill):9.1f} tokens/s decoded after a prompt "
             f"of {fill['prompt_tokens']} at {number('prompt_tokens_per_s', fill):.1f} tokens/s"
         )
-    print(
-        f"memory       {number('memory_share'):9.1%} of {number('memory_bytes_per_s') / 1e9:.1f} GB/s "
-        f"({number('bytes_per_token') / 1e6:.1f} MB a token; at most "
-        f"{number('floor_tokens_per_s'):.1f} tokens/s)"
-    )
+    megabytes, bandwidth = number("bytes_per_token") / 1e6, number("memory_bytes_per_s") / 1e9
+    if str(report["ops"]).startswith("cuda"):
+        print(
+            f"memory       {megabytes:9.1f} MB a token, mostly from the card: the {bandwidth:.1f} GB/s of RAM "
+            "bound only what the card does not hold"
+        )
+    else:
+        print(
+            f"memory       {number('memory_share'):9.1%} of {bandwidth:.1f} GB/s "
+            f"({megabytes:.1f} MB a token; at most {number('floor_tokens_per_s'):.1f} tokens/s)"
+        )
     print(
         f"resident     {number('peak_rss_bytes') / 1e6:9.0f} MB at most, of which "
         f"{number('private_bytes') / 1e6:.0f} MB are not the model file"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.cli import main
+from engine.commands import bench
 
 MODEL = Path(__file__).resolve().parents[2] / "golden" / "full.gguf"
 WORDS = ("bench", "--model", str(MODEL), "--ops", "reference", "--repeat", "1")
@@ -45,6 +46,15 @@ def test_people_get_lines(capsys: pytest.CaptureFixture[str]):
         "memory",
         "resident",
     ]
+
+
+def test_where_a_card_computes_ram_is_not_said_to_be_the_limit(capsys: pytest.CaptureFixture[str]):
+    assert main([*WORDS, "--prompt-tokens", "3", "--gen-tokens", "2", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    bench._print(report | {"ops": "cuda", "isa": "sm_89"})
+    lines = capsys.readouterr().out
+    assert "at most" not in next(line for line in lines.splitlines() if line.startswith("memory"))
+    assert "mostly from the card" in lines
 
 
 def test_a_filled_context_is_measured_too(capsys: pytest.CaptureFixture[str]):
