@@ -144,8 +144,19 @@ def unlisted_gpus() -> list[Gpu]:
     """The cards as far as CUDA alone tells, for PCs on which neither NVML nor nvidia-smi answers.
 
     Raises:
-        DeviceError: CUDA has no card at all.
+        DeviceError: CUDA has no card at all, or its packages are not there.
     """
+    try:
+        cards = found_cards()
+    except DeviceError as error:
+        if error.code != "gpu_packages_missing":
+            raise
+        # Packages alone would not help: they are fetched where the driver answers.
+        raise DeviceError(
+            "No NVIDIA card answers on this PC; install its driver and run the setup again, or take "
+            "--ops auto, with which the processor computes.",
+            code="gpu_no_driver",
+        ) from error
     return [
         Gpu(
             index=card.index,
@@ -155,7 +166,7 @@ def unlisted_gpus() -> list[Gpu]:
             compute_capability=card.info.capability,
             pci=card.info.pci,
         )
-        for card in found_cards()
+        for card in cards
         if card.info is not None
     ]
 

@@ -13,13 +13,14 @@ import pytest
 from engine.core.config import OpsName, RunConfig
 from engine.core.errors import ConfigError, ResourceError
 from engine.core.gguf_header import read_model_header
-from engine.core.gpu import Gpu
+from engine.core.gpu import Gpu, GpuReport
 from engine.core.model_numbers import numbers_of_header
 from engine.core.split_numbers import SplitInput
 from engine.decode.generate import generate
 from engine.device.base import Device, DeviceError, DeviceMemoryError
 from engine.ops.cuda_settings import CardUse, CudaSettings
 from engine.ops.cuda_split import SplitOps
+from engine.worker import card_choice, card_loading
 from engine.worker.card_choice import Card, cards_of, wanted_gpus
 from engine.worker.card_division import card_uses, divide, log_division
 from engine.worker.client import REPOSITORY
@@ -113,6 +114,16 @@ def test_a_card_that_is_not_there_is_refused_with_those_that_are():
         wanted_gpus(config([0]), [])
     with pytest.raises(ConfigError, match=r"Graphics card 1 \(Small\) twice"):
         wanted_gpus(config([1, TWO[1].uuid]), TWO)
+
+
+def test_where_no_card_answers_packages_are_not_said_to_be_what_lacks(monkeypatch):
+    def no_packages() -> None:
+        raise DeviceError("The packages are not usable.", code="gpu_packages_missing")
+
+    monkeypatch.setattr(card_choice, "found_cards", no_packages)
+    monkeypatch.setattr(card_loading, "probe_gpus", GpuReport)
+    with pytest.raises(DeviceError, match=r"No NVIDIA card answers on this PC; .* --ops auto"):
+        load_model(config("auto", OpsName.CUDA))
 
 
 def test_cards_are_told_by_their_place_on_the_bus_not_by_a_number(monkeypatch):
