@@ -30,9 +30,15 @@ _BY_CODE = {
     "host_not_usable": ReasonCode.CONFIG_BROKEN,
     "context_too_long": ReasonCode.CONFIG_BROKEN,
     "before_load_failed": ReasonCode.CONFIG_BROKEN,
+    "gpu_not_there": ReasonCode.CONFIG_BROKEN,
+    "gpu_twice": ReasonCode.CONFIG_BROKEN,
+    "gpus_too_small": ReasonCode.CONFIG_BROKEN,
+    "kv_type_needs_card": ReasonCode.CONFIG_BROKEN,
     "cpu_too_old": ReasonCode.PROCESSOR,
     "package_missing": ReasonCode.PROGRAM_BROKEN,
     "gpu_driver": ReasonCode.GPU_DRIVER,
+    "gpu_no_driver": ReasonCode.GPU_DRIVER,
+    "gpu_driver_too_old": ReasonCode.GPU_DRIVER,
 }
 _MODEL_PREFIXES = ("file_", "gguf_", "shard_", "unknown_", "unsupported_tensor", "no_kernel")
 

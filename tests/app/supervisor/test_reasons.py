@@ -62,6 +62,12 @@ def test_the_engines_own_error_comes_before_everything_else():
 @pytest.mark.parametrize(
     ("code", "params", "found"),
     [
+        ("gpu_not_there", {"card": "1"}, ReasonCode.CONFIG_BROKEN),
+        ("gpu_twice", {}, ReasonCode.CONFIG_BROKEN),
+        ("gpus_too_small", {}, ReasonCode.CONFIG_BROKEN),
+        ("kv_type_needs_card", {}, ReasonCode.CONFIG_BROKEN),
+        ("gpu_no_driver", {}, ReasonCode.GPU_DRIVER),
+        ("gpu_driver_too_old", {}, ReasonCode.GPU_DRIVER),
         ("insufficient_ram", {}, ReasonCode.OUT_OF_MEMORY),
         ("out_of_memory", {}, ReasonCode.OUT_OF_MEMORY),
         ("insufficient_vram", {}, ReasonCode.VRAM_IN_USE),
