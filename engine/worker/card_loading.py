@@ -224,6 +224,9 @@ def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
         except _CardFailedError as failure:
             rest = [card for card in cards if card.index != failure.index]
             if not rest or not is_automatic(source.config):
+                if left_out:  # the person is told of all of them, not of the last one
+                    said = " ".join((*left_out, failure.error.message))
+                    raise DeviceError(said, code=failure.error.code) from failure
                 raise failure.error from failure
             (failed,) = (card for card in cards if card.index == failure.index)
             left_out.append(leave_out(failed.gpu, str(failure.error)))

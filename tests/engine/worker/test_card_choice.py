@@ -416,7 +416,9 @@ def test_where_every_card_fails_the_cpu_computes_and_the_person_is_told(monkeypa
     loaded = load_model(config(ops=OpsName.AUTO))
     loaded.close()
     assert loaded.ops.name == "host"
-    assert "The graphics card is not used: Plain " in loaded.card_notice
+    assert "The graphics card is not used: " in loaded.card_notice
+    assert "Plain 0 is not ready." in loaded.card_notice
+    assert "Plain 1" in loaded.card_notice
 
 
 def test_a_worker_without_a_card_loads_nothing_of_what_computes_on_one():
