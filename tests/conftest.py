@@ -7,6 +7,7 @@ Tests marked `desktop` take the fixture `desktop`: a screen with window manager 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,16 @@ try:
     import PySide6.QtWidgets  # noqa: F401  # whether it can be loaded
 except ImportError as error:
     WHY_NO_QT = str(error)
+
+
+@pytest.fixture(autouse=True)
+def log_levels() -> Iterator[None]:
+    """What a program's start sets for its log is no setting of the tests behind it."""
+    loggers = [logging.getLogger(name) for name in ("", "app", "engine", "installer")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture
