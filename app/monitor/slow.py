@@ -94,7 +94,9 @@ def _engine(facts: Facts) -> Iterator[Note]:
     status = facts.status
     if status is not None and status.ops is not None and status.ops.startswith("reference"):
         yield Note("plain_operations", {"ops": status.ops})
-    if status is not None and status.card_notice:
+    # With several cards the notice may be of one that is left out while the others compute.
+    has_card = status is not None and (status.ops or "").startswith("cuda")
+    if status is not None and status.card_notice and not has_card:
         yield Note("card_not_used", {"reason": status.card_notice})
     if status is not None and status.restarts > 0:
         yield Note("was_restarted", {"count": status.restarts})

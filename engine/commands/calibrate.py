@@ -194,13 +194,18 @@ def _has_card(config: RunConfig) -> bool:
     One that was not checked on this PC yet is checked now, as the first start would do.
     """
     from engine.device.select import usable_cards  # noqa: PLC0415
+    from engine.worker.card_choice import wanted_gpus  # noqa: PLC0415
     from engine.worker.card_gate import allowed_cards  # noqa: PLC0415
 
     if config.upstream is not None or config.ops not in {OpsName.AUTO, OpsName.CUDA}:
         return False
     if config.ops is OpsName.AUTO:
         report = probe_gpus()
-        return bool(allowed_cards(config, report.cards, report.driver).passed)
+        try:
+            wanted = wanted_gpus(config, report.cards)
+        except EngineError:  # a card is named that is not there: loading says so
+            return False
+        return bool(allowed_cards(config, wanted, report.driver).passed)
     try:
         return bool(usable_cards())
     except EngineError:  # no card, too old a card, no packages

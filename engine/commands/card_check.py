@@ -54,12 +54,15 @@ def _check(
     card: Gpu, report: GpuReport, data_dir: Path, *, is_again: bool, as_json: bool
 ) -> dict[str, object]:
     """What is known of a card, after a check if need be."""
+    from engine.commands.inspect_cards import PROBLEMS  # noqa: PLC0415
     from engine.worker.card_gate import check_and_keep, missing_packages  # noqa: PLC0415
 
     problems = gpu_problems(card, report.driver_major, 0)
     if problems or not has_card_packages(report.driver):
         note = problems[0] if problems else Note("gpu_packages_missing", {"card": card.name})
-        sentence = missing_packages(card, report.driver) or f"{card.name} is too old to be used."
+        sentence = missing_packages(card, report.driver)
+        if problems:
+            sentence = f"{card.name} is not used: {PROBLEMS[problems[0].code]}."
         return _result(card, note, sentence)
 
     def tell(done: int, total: int) -> None:

@@ -28,7 +28,7 @@ from engine.core.split_numbers import SplitInput, head_bytes
 if TYPE_CHECKING:
     from engine.worker.card_division import CardDivision
 
-_PROBLEMS = {
+PROBLEMS = {
     "gpu_too_old": "it is older than Turing (compute capability 7.5)",
     "driver_too_old": "its driver is too old for it; install a newer one from nvidia.com/drivers",
 }
@@ -123,7 +123,7 @@ def card_report(
     from engine.worker.card_division import divide  # noqa: PLC0415
 
     wanted = wanted_gpus(config, report.cards)
-    refusals = {gpu.index: _refusal(gpu, report) for gpu in wanted}
+    refusals = {gpu.index: _refusal(gpu, report, config.ops) for gpu in wanted}
     usable = [Card(gpu.index, gpu) for gpu in wanted if not refusals[gpu.index]]
     reasons = {gpu.index: "the setting gpus does not name it" for gpu in report.cards} | refusals
     if not usable:
@@ -185,13 +185,15 @@ def _placement(
     return placement_beside_cards(config, header, placing, wide, rooms)
 
 
-def _refusal(gpu: Gpu, report: GpuReport) -> str:
+def _refusal(gpu: Gpu, report: GpuReport, ops: OpsName) -> str:
     """Why a card cannot be used; empty when nothing is known against it."""
     if not has_card_packages(report.driver):
         return "the packages for NVIDIA cards are not installed"
     problems = gpu_problems(gpu, report.driver_major, 0)
     if problems:
-        return _PROBLEMS[problems[0].code]
+        return PROBLEMS[problems[0].code]
+    if ops is OpsName.CUDA:  # asked for by name: used whatever an earlier check said
+        return ""
     sentence, _ = _checked(gpu, report)
     return sentence
 

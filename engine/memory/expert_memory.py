@@ -189,8 +189,10 @@ class ExpertMemory:
         All layers grow or shrink by the same share, the draft head's only when those of the others are
         all taken or gone. Growing ends where the card has no room for more.
         """
-        self.finish_moves()
         wanted = self._resized(max(0, num_bytes))
+        if wanted == [bank.num_slots for bank in self.banks]:
+            return
+        self.finish_moves()
         order = sorted(range(len(wanted)), key=lambda i: wanted[i] - self.banks[i].num_slots)
         for layer in order:  # those that shrink make room for those that grow
             if wanted[layer] != self.banks[layer].num_slots and not self._resize_layer(
@@ -204,14 +206,14 @@ class ExpertMemory:
         logger.info("experts on the card: %d bytes", self.slot_bytes)
 
     def _resized(self, num_bytes: int) -> list[int]:
-        """Slots of each layer: the same share of what it has, of an empty one of all its experts."""
+        """Slots of each layer: the same share of what it has, of all experts where a layer has none."""
         first = len(self._sources) - self._num_draft
         sizes = [source.layout.slot_bytes for source in self._sources]
         numbers = [source.num_experts for source in self._sources]
         has = [bank.num_slots for bank in self.banks]
         draft = slots_for(num_bytes, sizes[first:], numbers[first:])
         rest = num_bytes - sum(n * size for n, size in zip(draft, sizes[first:], strict=True))
-        slots = has[:first] if any(has[:first]) else numbers[:first]
+        slots = has[:first] if all(has[:first]) else numbers[:first]
         taken = sum(n * size for n, size in zip(slots, sizes[:first], strict=True))
         share = max(rest, 0) / max(taken, 1)
         trunk = [min(int(n * share), most) for n, most in zip(slots, numbers[:first], strict=True)]

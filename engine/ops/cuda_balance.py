@@ -69,6 +69,7 @@ class MemoryBalance:
         self._clock = clock
         self._looked_at = clock()
         self._calm_since: float | None = None
+        self._in_vain = 0  # bytes of slots that were asked for when no slot came of it
 
     def look(self) -> None:
         """Between passes: give back or take again, when it is time to look."""
@@ -80,18 +81,21 @@ class MemoryBalance:
         has = self._slots.slot_bytes
         if spare < 0:
             self._calm_since = None
+            self._in_vain = 0
             if has:
                 self._change(has + spare - MARGIN_BYTES, "another program takes graphics memory")
             return
         spare -= self._still_to_come() + MARGIN_BYTES
         room = min(spare, self._most - has, PIECE_BYTES)
-        if spare < WORTH_BYTES or room <= 0:
+        if spare < WORTH_BYTES or room <= 0 or has + room <= self._in_vain:
             self._calm_since = None
             return
         if self._calm_since is None:
             self._calm_since = now
         elif now - self._calm_since >= CALM_S:
             self._change(has + room, "graphics memory is free again")
+            if self._slots.slot_bytes <= has:
+                self._in_vain = has + room
 
     def _change(self, num_bytes: int, why: str) -> None:
         before = self._slots.slot_bytes

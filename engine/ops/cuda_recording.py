@@ -192,8 +192,8 @@ class CudaRecording(Recording):
     def _make(self) -> None:
         for part in self._parts:  # once without a capture: scratch memory grows, errors show
             part()
-        self.free()
         self._steps.synchronize()
+        self.free()
         generation = self._generation()
         self._memory.measured(self, self._record)
         self._made_in = generation

@@ -8,6 +8,7 @@ end. It ends when standard input does: nobody waits for it any more.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,9 @@ import sys
 import threading
 from collections.abc import Callable
 
+from engine.core.ascii_folders import use_ascii_folders
 from engine.core.errors import EngineError
+from engine.core.settings import load_settings
 from engine.worker.blas_threads import limit_blas_threads
 
 _MOST_NAMES = 5
@@ -29,6 +32,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--watch-input", action="store_true", help="end with standard input")
     options = parser.parse_args(arguments)
     limit_blas_threads()
+    with contextlib.suppress(EngineError):  # unusable settings are said by whoever needs them
+        use_ascii_folders(load_settings().data_dir / "cache")
+    # On Windows a DLL of numpy's asks what standard input is, and would wait for ever behind a thread
+    # that reads it.
+    import numpy  # noqa: F401, PLC0415
+
     if options.watch_input:
         # Ctrl+C reaches the whole group: ended by it before the process that waits, this would count as a
         # check that failed.

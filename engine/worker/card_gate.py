@@ -8,7 +8,7 @@ for by name is used, whatever an old record says, and a warning tells it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ PHASE = "card check"  # of loading, as its progress is called
 
 
 ByteProgress = Callable[[str, int, int], None]  # as in loading.py: (phase, done, total)
-_trusted: list[CardRecord] = []  # of the cards that this process was allowed last
+_trusted: dict[int, CardRecord] = {}  # of the cards that this process uses, by their number
 
 Check = Callable[[Gpu, str, StepProgress | None], CardRecord]
 
@@ -103,10 +103,16 @@ def allowed_cards(
             record = check_and_keep(card, driver, data_dir, _steps(progress), check)
         if record.is_passed:
             passed.append(card)
-            _trusted.append(record)
+            _trusted[card.index] = record
         else:
             refused.append(Refusal(card, record.sentence))
     return Gate(tuple(passed), tuple(refused))
+
+
+def now_compute(indices: Collection[int]) -> None:
+    """Of the cards that were allowed only these compute: no other can hang."""
+    for index in _trusted.keys() - set(indices):
+        del _trusted[index]
 
 
 def distrust(silent_s: float) -> None:
@@ -119,7 +125,7 @@ def distrust(silent_s: float) -> None:
     data_dir = _data_dir()
     if data_dir is None:
         return
-    for record in _trusted:
+    for record in _trusted.values():
         seconds = round(silent_s)
         sentence = (
             f"{record.card} is not used: it did not answer for {seconds} seconds while it computed; restart "

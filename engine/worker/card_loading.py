@@ -41,7 +41,7 @@ from engine.worker.card_choice import (
     wanted_gpus,
 )
 from engine.worker.card_division import CardDivision, card_uses, divide, log_division
-from engine.worker.card_gate import ByteProgress, allowed_cards
+from engine.worker.card_gate import ByteProgress, allowed_cards, now_compute
 from engine.worker.card_sizes import (
     PlacingInput,
     limits_of,
@@ -220,6 +220,7 @@ def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
         uses = card_uses(source.config, model, division, settings)
         try:
             placed = _on_exactly(source, model, division, uses)
+            now_compute([part.card.index for part in division.parts])
             return dataclasses.replace(placed, card_notice=" ".join(left_out))
         except _CardFailedError as failure:
             rest = [card for card in cards if card.index != failure.index]

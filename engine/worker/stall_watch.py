@@ -69,13 +69,16 @@ class StallWatch:
             self._thread.join()
 
     def _run(self) -> None:
-        beats, since = -1, 0.0
+        beats, silent_s, looked_at = -1, 0.0, time.monotonic()
         while not self._end.wait(self._look_every_s):
             frame = sys._current_frames().get(self._watched)
             if beats != self._beats or frame is None or not _is_in_device(frame):
-                beats, since = self._beats, time.monotonic()
+                beats, silent_s, looked_at = self._beats, 0.0, time.monotonic()
                 continue
-            silent_s = time.monotonic() - since
+            now = time.monotonic()
+            # On Windows this clock goes on while the PC sleeps: that is no silence of the card.
+            silent_s += min(now - looked_at, 2 * self._look_every_s)
+            looked_at = now
             if silent_s > self._limit_s:
                 stack = "".join(traceback.format_stack(frame))
                 logger.critical(

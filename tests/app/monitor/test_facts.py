@@ -173,6 +173,10 @@ def test_a_machine_without_a_card_has_none():
     probe.close()
 
 
+def test_a_card_that_is_left_out_beside_one_that_computes_is_no_reason():
+    assert codes(status=status(ops="cuda sm_89", card_notice="RTX is left out.")) == []
+
+
 def test_nothing_unusual_gives_no_reason():
     assert codes() == []
     assert reasons(Facts()) == []

@@ -24,12 +24,16 @@ MIB = 1 << 20
 class FakeSlots:
     """Slots of any number of bytes on a plain device."""
 
-    def __init__(self, device: PlainDevice, num_bytes: int) -> None:
+    def __init__(self, device: PlainDevice, num_bytes: int, piece: int = 1) -> None:
         self._device = device
+        self._piece = piece
+        self.num_calls = 0
         self.slot_bytes = num_bytes
         device.used_bytes += num_bytes
 
     def resize(self, num_bytes: int) -> None:
+        self.num_calls += 1
+        num_bytes -= num_bytes % self._piece
         self._device.used_bytes += num_bytes - self.slot_bytes
         self.slot_bytes = num_bytes
 
@@ -90,6 +94,22 @@ def test_no_more_slots_are_taken_than_there_are_experts_or_were_asked_for() -> N
     desk = Desk()
     desk.device.used_bytes -= 3000 * MIB
     assert desk.look_for(200)[-1] == 6000
+
+
+def test_slots_that_come_whole_are_not_asked_for_again_and_again() -> None:
+    desk = Desk()
+    desk.slots = FakeSlots(desk.device, desk.slots.slot_bytes, 7 * MIB)
+    desk.balance = MemoryBalance(
+        *(desk.device, desk.slots, 700 * MIB, 6000 * MIB),
+        still_to_come=lambda: 0,
+        clock=lambda: desk.now,
+    )
+    desk.device.used_bytes = 4096 * MIB
+    desk.look_for(60)
+    taken, calls = desk.slots.slot_bytes, desk.slots.num_calls
+    desk.look_for(60)
+    assert 2900 * MIB < taken == desk.slots.slot_bytes
+    assert desk.slots.num_calls <= calls + 1
 
 
 def test_a_game_that_wants_everything_gets_all_slots() -> None:
@@ -157,6 +177,21 @@ def test_what_stays_in_slots_is_not_copied_from_the_host_again() -> None:
     assert memory.mover.num_bytes == copied
     for slot_of, used in zip(memory.cache.slot_of, counts, strict=True):
         assert used[slot_of >= 0].min() >= used[slot_of < 0].max()  # the most wanted ones
+
+
+def test_a_layer_that_lost_all_slots_gets_its_share_when_memory_comes_back() -> None:
+    _, ops = plain_model(CudaSettings(pcie_frac=1.0))
+    memory = ops.moe_work.memory
+    assert memory is not None
+    whole, slot = ops.moe_work.slot_bytes, memory.banks[0].layout.slot_bytes
+    ops.moe_work.resize(2 * slot)
+    assert 0 in [bank.num_slots for bank in memory.banks]
+    ops.moe_work.resize(whole // 2)
+    counts = [bank.num_slots for bank in memory.banks]
+    assert min(counts) >= max(counts) // 2
+    generation = memory.generation
+    ops.moe_work.resize(ops.moe_work.slot_bytes + slot // 2)  # no slot more
+    assert memory.generation == generation
 
 
 def test_layers_shrink_also_where_there_is_no_room_for_a_second_set_of_slots() -> None:
