@@ -63,7 +63,7 @@ def test_it_shows_what_the_engine_reports(view, engine, supervisor, wait):
     assert view.model_panel.value("drafts") in ("", view.model_panel.value("drafts"))
     wait(lambda: "experts" in view.model_panel.places.text())
     wait(lambda: all(tile.has_plot for tile in view.tiles.tiles()))
-    assert "%" in view.tiles.tiles()[1]._value.text()
+    wait(lambda: "%" in view.tiles.tiles()[1]._value.text())
 
 
 def test_what_is_not_reported_is_not_shown(view):
