@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import logging
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -10,49 +13,51 @@ import numpy.typing as npt
 from engine.core.config import ExpertMode, RunConfig
 from engine.core.errors import EngineError
 from engine.core.gguf_header import ModelHeader
-from engine.core.gpu import Gpu, probe_gpus
+from engine.core.gpu import Gpu
 from engine.core.machine import probe_machine
 from engine.core.model_config import ModelConfig
 from engine.core.model_numbers import numbers_of_header
 from engine.core.model_sizes import model_config_of
 from engine.core.placement_hybrid import (
     COMFORT_BYTES,
-    VRAM_RESERVE_DISPLAY_BYTES,
     rates_of,
     reserve_bytes,
 )
 from engine.core.settings import load_settings
 from engine.core.small_prompts import rows_for_cpu
-from engine.core.timeline import REFERENCE_RATES
 from engine.memory.expert_counts import FOLDER, model_key, open_counts
 from engine.ops.cuda_settings import CudaSettings
 
 logger = logging.getLogger(__name__)
 
 
-def card_settings(config: RunConfig, header: ModelHeader) -> CudaSettings:
-    """The settings of operations on a card, for the model of this header."""
+def card_settings(config: RunConfig, header: ModelHeader) -> Callable[[Gpu], CudaSettings]:
+    """What tells the settings of operations on a card that computes this model alone.
+
+    Files are read and the machine is asked here, once for all cards.
+    """
     wanted = config.expert_vram_mib
-    return CudaSettings(
+    common = CudaSettings(
         cache_bytes=None if wanted is None else wanted << 20,
-        reserve_bytes=_reserve(config),
         pcie_frac=config.pcie_frac,
-        host_rows=_host_rows(config, header),
         pins_experts=config.expert_mode is ExpertMode.RESIDENT,
         pinned_copy_bytes=_room_for_copies(config, header),
         counts=_known_counts(config, header),
     )
+    host_rows = _host_rows(config, header)
+    return lambda gpu: dataclasses.replace(
+        common, reserve_bytes=reserve_of(config, gpu), host_rows=host_rows(rates_of(gpu).bus)
+    )
 
 
-def _host_rows(config: RunConfig, header: ModelHeader) -> int:
-    """Rows up to which the CPU computes what a card lacks, beside the fastest link of the cards."""
+def _host_rows(config: RunConfig, header: ModelHeader) -> Callable[[float], int]:
+    """What tells up to how many rows the CPU computes what a card lacks, beside the card's link."""
     model, numbers = model_config_of(header), numbers_of_header(header, config)
-    buses = [rates_of(gpu).bus for gpu in probe_gpus().cards]
-    return rows_for_cpu(
+    return functools.partial(
+        rows_for_cpu,
         *(model.num_experts, model.num_experts_used, numbers.expert_slot_bytes),
-        expert_values=3 * model.hidden_size * model.expert_width,
-        cores=config.threads or probe_machine().physical_cores,
-        bus_bytes_per_s=max(buses, default=REFERENCE_RATES.bus),
+        3 * model.hidden_size * model.expert_width,
+        config.threads or probe_machine().physical_cores,
     )
 
 
@@ -68,14 +73,6 @@ def reserve_of(config: RunConfig, gpu: Gpu) -> int:
     """Memory of a card that is left to other programs."""
     reserve = config.vram_reserve_mib
     return reserve_bytes(gpu) if reserve is None else reserve << 20
-
-
-def _reserve(config: RunConfig) -> int:
-    """Card memory for others; the larger amount where nobody says that no screen hangs on it."""
-    reserves = [reserve_of(config, card) for card in probe_gpus().cards]
-    if config.vram_reserve_mib is not None:
-        return config.vram_reserve_mib << 20
-    return max(reserves, default=VRAM_RESERVE_DISPLAY_BYTES)
 
 
 def _known_counts(config: RunConfig, header: ModelHeader) -> list[npt.NDArray[np.float32]] | None:

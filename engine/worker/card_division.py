@@ -7,12 +7,13 @@ CUDA context, which would take some hundred megabytes of it. `engine inspect` as
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.core.bandwidth import measure_bandwidth
 from engine.core.config import RunConfig
 from engine.core.errors import ResourceError
+from engine.core.gpu import Gpu
 from engine.core.layer_split import LayerShare, LayerSplit, SplitCard, split_layers
 from engine.core.machine import probe_machine
 from engine.core.placement_hybrid import rates_of
@@ -151,12 +152,11 @@ def log_division(division: CardDivision) -> None:
 
 
 def card_uses(
-    config: RunConfig, model: SplitInput, division: CardDivision, settings: CudaSettings
+    model: SplitInput, division: CardDivision, settings: Callable[[Gpu], CudaSettings]
 ) -> tuple[CardUse, ...]:
     """What operations on the cards are made with.
 
     Args:
-        config: says what is left to others.
         model: its numbers.
         division: the cards.
         settings: of a card that computes alone; sizes are divided among several.
@@ -166,18 +166,18 @@ def card_uses(
     held = sum(share.expert_share * (share.stop - share.first) for share in shares) or 1.0
     uses = []
     for part in division.parts:
-        own = replace(settings, reserve_bytes=reserve_of(config, part.card.gpu))
+        own = settings(part.card.gpu)
         if len(division.parts) == 1 or part.share is None:
             uses.append(CardUse(part.card.index, all_layers, own))
             continue
         layers = part.share.stop - part.share.first
-        cache = settings.cache_bytes
+        cache = own.cache_bytes
         own = replace(
             own,
             cache_bytes=(
                 None if cache is None else int(cache * part.share.expert_share * layers / held)
             ),
-            pinned_copy_bytes=settings.pinned_copy_bytes * layers // all_layers,
+            pinned_copy_bytes=own.pinned_copy_bytes * layers // all_layers,
         )
         uses.append(CardUse(part.card.index, layers, own))
     return tuple(uses)

@@ -217,7 +217,7 @@ def _on_cards(source: ModelSource, cards: Sequence[Card]) -> PlacedModel:
     while True:
         division = divide(source.config, model, cards)
         log_division(division)
-        uses = card_uses(source.config, model, division, settings)
+        uses = card_uses(model, division, settings)
         try:
             placed = _on_exactly(source, model, division, uses)
             now_compute([part.card.index for part in division.parts])

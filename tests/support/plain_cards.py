@@ -15,7 +15,7 @@ from engine.ops.cuda import CudaOps
 from engine.ops.cuda_settings import CardUse, CudaSettings
 from engine.ops.cuda_split import CardShare, SplitOps
 from engine.ops.select import CardStartError
-from engine.worker import card, card_choice, card_division, card_loading
+from engine.worker import card_choice, card_division, card_loading
 from engine.worker.card_gate import Gate
 from tests.support.plain_device import PlainDevice
 from tests.support.plain_launches import plain_launches
@@ -91,7 +91,6 @@ def stand_in(
         ]
         return SplitOps(limits, shares, plain_launches)
 
-    monkeypatch.setattr(card, "probe_gpus", lambda: report)
     monkeypatch.setattr(card_loading, "probe_gpus", lambda: report)
     monkeypatch.setattr(card_loading, "allowed_cards", lambda _c, gpus, *_: Gate(tuple(gpus)))
     monkeypatch.setattr(card_choice, "found_cards", lambda: list(counted))

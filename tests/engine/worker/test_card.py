@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from engine.core.config import OpsName, RunConfig
 from engine.core.errors import ConfigError
 from engine.core.gguf_header import read_model_header
-from engine.core.gpu import Gpu, GpuReport
+from engine.core.gpu import GpuReport, probe_gpus
 from engine.core.model_numbers import numbers_of_header
 from engine.core.weight_groups import Tier
 from engine.decode.generate import generate
@@ -24,16 +25,11 @@ from engine.worker.loading import LoadedModel, load_model
 from engine.worker.messages import SamplingParams, Start
 from tests.support.drafted_runs import answers_of, named_drafting
 from tests.support.golden import GOLDEN
-from tests.support.plain_cards import GIB, plain_card, stand_in
+from tests.support.plain_cards import GIB, gpu, plain_card, stand_in
 from tests.support.plain_device import PlainDevice
 
 MODEL = GOLDEN / "full.gguf"
 GREEDY = SamplingParams(temperature=0)
-
-
-@pytest.fixture(autouse=True)
-def no_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card, "probe_gpus", GpuReport)
 
 
 def on_plain_cards(monkeypatch: pytest.MonkeyPatch, device: Callable[[], PlainDevice]) -> None:
@@ -219,22 +215,48 @@ def test_int8_caches_where_no_card_computes_are_refused_before_a_weight_is_read(
 
 def test_settings_come_from_the_config_and_the_reserve_from_the_card(monkeypatch):
     header = read_model_header(MODEL)
-    given = card_settings(
-        config(OpsName.CUDA, pcie_frac=0.25, expert_vram_mib=3, vram_reserve_mib=9), header
-    )
+    named = config(OpsName.CUDA, pcie_frac=0.25, expert_vram_mib=3, vram_reserve_mib=9)
+    given = card_settings(named, header)(gpu(0))
     assert (given.pcie_frac, given.cache_bytes, given.reserve_bytes) == (0.25, 3 << 20, 9 << 20)
     assert not given.pins_experts
     resident = config(OpsName.CUDA, expert_mode="resident")
     monkeypatch.setattr(card, "COMFORT_BYTES", 0)
-    given = card_settings(resident, header)
+    given = card_settings(resident, header)(gpu(0))
     assert given.pins_experts
     assert given.pinned_copy_bytes > 0
-    reserves = []
-    for display in (False, True, None):
-        found = GpuReport(cards=(Gpu(0, "card", 12 << 30, 11 << 30, has_display=display),))
-        monkeypatch.setattr(card, "probe_gpus", lambda found=found: found)
-        reserves.append(card_settings(config(OpsName.CUDA), header).reserve_bytes)
+    of_card = card_settings(config(OpsName.CUDA), header)
+    reserves = [of_card(gpu(0, has_display=it)).reserve_bytes for it in (False, True, None)]
     assert reserves[0] < reserves[1] == reserves[2]
+
+
+def test_how_much_is_left_to_the_cpu_goes_by_the_bus_of_the_card_that_computes(monkeypatch):
+    quick, slow = (
+        gpu(number, pcie_generation_max=generation, pcie_width_max=width)
+        for number, (generation, width) in enumerate([(6, 16), (1, 1)])
+    )
+    asked = stand_in(monkeypatch, PlainDevice, PlainDevice, gpus=[quick, slow])
+    for gpus in ([0], [1], [0, 1]):
+        load_model(config(OpsName.CUDA, gpus=gpus, threads=2)).close()
+    rows = [tuple(use.settings.host_rows for use in uses) for uses in asked]
+    assert rows[0] < rows[1]
+    assert rows[2] == rows[0] + rows[1]
+
+
+def test_one_load_asks_the_driver_once(monkeypatch):
+    asked = []
+
+    def run_smi(timeout_s: float) -> str:
+        asked.append(timeout_s)
+        return "Plain 0, 12288, 12000, 580.95.05, 4, 4, 16, 16, Disabled\n"
+
+    stand_in(monkeypatch, PlainDevice)
+    monkeypatch.setattr(card_loading, "probe_gpus", probe_gpus)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr("engine.core.gpu.run_smi", run_smi)
+    loaded = load_model(config(OpsName.AUTO, vram_reserve_mib=0))
+    loaded.close()
+    assert loaded.ops.name == "cuda"
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("drafter", ["head", "both", "long chains"])
@@ -267,7 +289,7 @@ def test_learned_counts_fill_the_cache_and_are_learned_on(monkeypatch, tmp_path:
         expert_profile=path,
         expert_profile_learn=True,
     )
-    settings = card_settings(learning, header)
+    settings = card_settings(learning, header)(gpu(0))
     assert settings.counts is not None
     assert settings.counts[1].argmax() == 11
     loaded = load_model(learning)

@@ -21,6 +21,7 @@ from engine.device.base import Device, DeviceError, DeviceMemoryError
 from engine.ops.cuda_settings import CardUse, CudaSettings
 from engine.ops.cuda_split import SplitOps
 from engine.worker import card_choice, card_loading
+from engine.worker.card import reserve_of
 from engine.worker.card_choice import Card, cards_of, wanted_gpus
 from engine.worker.card_division import card_uses, divide, log_division
 from engine.worker.client import REPOSITORY
@@ -90,7 +91,12 @@ def choose(
 ) -> tuple[CardUse, ...]:
     division = divide(of, model, all_cards, HOST)
     log_division(division)
-    return card_uses(of, model, division, settings or CudaSettings())
+    return card_uses(
+        *(model, division),
+        lambda one: dataclasses.replace(
+            settings or CudaSettings(), reserve_bytes=reserve_of(of, one)
+        ),
+    )
 
 
 # -- what the setting means ------------------------------------------------------------------------
