@@ -263,17 +263,6 @@ class CudaOps(CudaLayerOps):
         if self._balance is not None:
             self._balance.look()
 
-    def give_back(self) -> None:
-        """Give all memory of experts' slots back to other programs; between passes."""
-        self.moe_work.resize(0)
-
-    def take_again(self) -> None:
-        """Take the slots again, as many as there is room for now; between passes."""
-        num_bytes = self.settings.cache_bytes
-        if num_bytes is None:
-            num_bytes = self.device.free_bytes() - self.settings.reserve_bytes
-        self.moe_work.resize(num_bytes)
-
     # -- passes ----------------------------------------------------------------------------------
 
     def begin_pass(self, plan: PassPlan) -> None:

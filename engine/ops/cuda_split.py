@@ -158,18 +158,6 @@ class SplitOps(CudaOps):
         """None: what one card has free says nothing about the others, so all pages lie on the cards."""
         return None
 
-    def give_back(self) -> None:
-        """Give all memory of experts' slots back, on every card."""
-        super().give_back()
-        for card in self._others:
-            card.give_back()
-
-    def take_again(self) -> None:
-        """Take the slots again, on every card."""
-        super().take_again()
-        for card in self._others:
-            card.take_again()
-
     def pace(self) -> None:
         """Let each card be at most one layer behind."""
         super().pace()

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from engine.ops import cuda_balance
 from engine.worker import process
 from engine.worker.messages import Load, Message, Quit, Ready
 from engine.worker.process import run_worker
 from tests.support.golden import GOLDEN
 from tests.support.plain_cards import gpu, stand_in
 from tests.support.plain_device import PlainDevice
+from tests.support.quick_balance import quicken
 
 MIB = 1 << 20
 
@@ -48,10 +48,7 @@ def test_a_worker_without_requests_follows_what_a_game_takes(monkeypatch: pytest
     device = PlainDevice(600 * MIB)
     stand_in(monkeypatch, lambda: device, gpus=[gpu(0, 0.6)])
     monkeypatch.setattr(process, "CARD_LOOK_S", 0.01)
-    for name, value in (("LOOK_EVERY_S", 0.0), ("CALM_S", 0.0)):
-        monkeypatch.setattr(cuda_balance, name, value)
-    for name in ("MARGIN_BYTES", "WORTH_BYTES"):
-        monkeypatch.setattr(cuda_balance, name, 20_000)
+    quicken(monkeypatch)
     front = Front()
     thread = threading.Thread(target=run_worker, args=(front,))
     thread.start()

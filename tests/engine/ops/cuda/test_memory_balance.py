@@ -10,13 +10,13 @@ import pytest
 from engine.device.base import Device, DeviceMemoryError
 from engine.device.emulated import EmulatedDevice
 from engine.model.trunk import Model
-from engine.ops import cuda_balance
 from engine.ops.cuda import CudaOps
 from engine.ops.cuda_balance import MemoryBalance
 from engine.ops.cuda_settings import CudaSettings
 from tests.support.golden import arrays, golden_limits, model_file, run_tokens
 from tests.support.plain_device import PlainDevice
 from tests.support.plain_launches import plain_launches
+from tests.support.quick_balance import quicken
 
 MIB = 1 << 20
 
@@ -234,13 +234,7 @@ def test_a_pass_gets_what_it_lacks_in_few_tries(share: float) -> None:
 def test_an_engine_gives_a_game_its_memory_between_passes_and_answers_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in (
-        ("LOOK_EVERY_S", 0.0),
-        ("CALM_S", 0.0),
-        ("MARGIN_BYTES", 20_000),
-        ("WORTH_BYTES", 20_000),
-    ):
-        monkeypatch.setattr(cuda_balance, name, value)
+    quicken(monkeypatch)
     device = EmulatedDevice(1 << 29, seed=2)
     limits = golden_limits(max_rows=64)
     settings = CudaSettings(pcie_frac=1.0, reserve_bytes=16 * MIB)
@@ -266,7 +260,7 @@ def test_an_engine_gives_a_game_its_memory_between_passes_and_answers_the_same(
 def test_slots_that_were_asked_for_are_not_taken_away_for_a_reserve_that_they_left_no_room_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cuda_balance, "LOOK_EVERY_S", 0.0)
+    quicken(monkeypatch)
     device = PlainDevice(500 * MIB)
     _, ops = plain_model(CudaSettings(cache_bytes=1 << 20, reserve_bytes=600 * MIB), device)
     whole = ops.moe_work.slot_bytes

@@ -24,6 +24,7 @@ from engine.sequence.sessions import Sessions
 from tests.support.golden import arrays, forward, golden_limits, model_file, run_tokens
 from tests.support.plain_device import PlainDevice
 from tests.support.plain_launches import plain_launches
+from tests.support.quick_balance import quicken
 
 slow = pytest.mark.slow
 SMALL = "quant-IQ2_XS"  # of 2 layers; `full` has 4
@@ -258,18 +259,27 @@ def test_learned_counts_reach_the_card_of_their_layer():
     assert second.moe_work.memory.cache.slot_of[1][[3, 9]].min() >= 0
 
 
-def test_memory_is_given_back_and_taken_again_on_every_card():
-    model = load("full", (2, 2))
+def test_a_game_gets_memory_of_the_card_that_it_runs_on_and_every_card_has_its_turn(monkeypatch):
+    quicken(monkeypatch)
+    reserve = 16 << 20
+    settings = CudaSettings(pcie_frac=1.0, reserve_bytes=reserve)
+    model = load("full", (2, 2), settings=settings)
     ops = split_of(model)
     wanted = everything(model, "full")
-    used = [card.device.free_bytes() for card in ops.cards]
-    ops.give_back()
-    assert all(
-        card.device.free_bytes() > free + 100_000
-        for card, free in zip(ops.cards, used, strict=True)
-    )
-    assert_same(everything(model, "full"), wanted)
-    ops.take_again()
+    whole = [card.moe_work.slot_bytes for card in ops.cards]
+    for game, card in enumerate(ops.cards):
+        device = card.device
+        assert isinstance(device, PlainDevice)
+        device.taken_bytes = device.free_bytes() - reserve + whole[game] // 2
+        ops.balance_memory()
+        slots = [one.moe_work.slot_bytes for one in ops.cards]
+        assert 0 < slots[game] < whole[game]
+        assert slots[1 - game] == whole[1 - game]
+        assert_same(everything(model, "full"), wanted)
+        device.taken_bytes = 0
+        for _ in range(3):
+            ops.balance_memory()
+        assert [one.moe_work.slot_bytes for one in ops.cards] == whole
     assert_same(everything(model, "full"), wanted)
 
 
