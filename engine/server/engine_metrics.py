@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from engine.core.disk_reads import DiskReads
-from engine.server.metrics import Counter, Gauge, Histogram, Metric
+from engine.server.metrics import Counter, Gauge, Histogram, LabelledGauge, Metric
 from engine.worker.messages import Timings
 
 FIRST_TOKEN_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -68,7 +68,10 @@ class EngineMetrics:
         self.sessions_warm = Gauge("sessions_warm", "Conversations that are kept warm.")
         self.session_tokens = Gauge("session_tokens", "Tokens that their states stand for.")
         self.session_bytes = Gauge("session_bytes", "Memory that they take.")
-        self.vram_used = Gauge("vram_used_bytes", "Memory in use on the graphics card.")
+        self.vram_used = Gauge("vram_used_bytes", "Memory in use on all graphics cards.")
+        self.card_vram_used = LabelledGauge(
+            "card_vram_used_bytes", "Memory in use on each graphics card.", "card", "name"
+        )
         self.first_token = Histogram(
             "time_to_first_token_seconds",
             "From admission to the first token.",

@@ -48,14 +48,13 @@ class Counter:
 
     def samples(self) -> Iterator[Sample]:
         """The values now."""
-        for labels, value in sorted(self._values.items()):
-            yield Sample(value, labels=tuple(zip(self._label_names, labels, strict=True)))
+        return _labelled(self._label_names, self._values)
 
     def plain(self) -> object:
         """For JSON: a number, or one object for each combination of labels."""
         if not self._label_names:
             return self._values[()]
-        return [{**dict(sample.labels), "value": sample.value} for sample in self.samples()]
+        return _objects(self.samples())
 
 
 class Gauge:
@@ -75,6 +74,26 @@ class Gauge:
     def plain(self) -> object:
         """For JSON: the number."""
         return self.value
+
+
+class LabelledGauge:
+    """Values that are set together when they are asked for, one for each combination of labels."""
+
+    kind = "gauge"
+
+    def __init__(self, name: str, help_text: str, *label_names: str) -> None:
+        self.name = name
+        self.help_text = help_text
+        self.values: Mapping[tuple[str, ...], float] = {}
+        self._label_names = label_names
+
+    def samples(self) -> Iterator[Sample]:
+        """The values now."""
+        return _labelled(self._label_names, self.values)
+
+    def plain(self) -> object:
+        """For JSON: one object for each combination of labels."""
+        return _objects(self.samples())
 
 
 class Histogram:
@@ -116,7 +135,16 @@ class Histogram:
             yield ("+Inf" if bound is None else f"{bound:g}"), total
 
 
-Metric = Counter | Gauge | Histogram
+Metric = Counter | Gauge | LabelledGauge | Histogram
+
+
+def _labelled(names: tuple[str, ...], values: Mapping[tuple[str, ...], float]) -> Iterator[Sample]:
+    for labels, value in sorted(values.items()):
+        yield Sample(value, labels=tuple(zip(names, labels, strict=True)))
+
+
+def _objects(samples: Iterable[Sample]) -> list[dict[str, str | float]]:
+    return [{**dict(sample.labels), "value": sample.value} for sample in samples]
 
 
 def exposition(metrics: Iterable[Metric]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,7 +12,7 @@ from starlette.routing import Route
 from engine.server.answers import json_response
 from engine.server.front import Front
 from engine.server.metrics import TEXT_TYPE, as_object, exposition
-from engine.server.vram import used_vram_bytes
+from engine.server.vram import CardMemory, card_memories
 from engine.worker.supervisor import WorkerState
 
 
@@ -21,14 +22,21 @@ def metrics_routes(front: Front) -> list[Route]:
     async def metrics(request: Request) -> Response:
         await front.warm.refresh()
         refresh_gauges(front)
-        # The driver takes its time.
-        front.metrics.vram_used.value = await asyncio.to_thread(used_vram_bytes)
+        show_cards(front, await asyncio.to_thread(card_memories))  # the driver takes its time
         accepts_json = "application/json" in request.headers.get("accept", "")
         if accepts_json or request.query_params.get("format") == "json":
             return json_response(as_object(front.metrics))
         return Response(exposition(front.metrics), headers={"content-type": TEXT_TYPE})
 
     return [Route("/metrics", metrics)]
+
+
+def show_cards(front: Front, cards: Sequence[CardMemory]) -> None:
+    """Set what graphics cards hold, together and each."""
+    front.metrics.vram_used.value = sum(card.used_bytes for card in cards)
+    front.metrics.card_vram_used.values = {
+        (str(card.index), card.name): card.used_bytes for card in cards
+    }
 
 
 def refresh_gauges(front: Front) -> None:

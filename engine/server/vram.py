@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 from engine.core.config_gpus import AUTO_GPUS
@@ -30,7 +31,25 @@ class _Nvml(Protocol):
     def nvmlDeviceGetCount(self) -> int: ...  # noqa: N802
     def nvmlDeviceGetHandleByIndex(self, index: int) -> object: ...  # noqa: N802
     def nvmlDeviceGetUUID(self, handle: object) -> str | bytes: ...  # noqa: N802
+    def nvmlDeviceGetName(self, handle: object) -> str | bytes: ...  # noqa: N802
     def nvmlDeviceGetMemoryInfo(self, handle: object) -> _Memory: ...  # noqa: N802
+
+
+@dataclass(frozen=True, slots=True)
+class CardMemory:
+    """Memory of one card now.
+
+    Attributes:
+        index: its number, as nvidia-smi counts.
+        name: as its driver calls it; empty when it does not say.
+        free_bytes: what no program holds.
+        used_bytes: what programs hold, whichever they are.
+    """
+
+    index: int
+    name: str
+    free_bytes: int
+    used_bytes: int
 
 
 def free_vram_bytes(gpus: Sequence[str] = AUTO_GPUS) -> int | None:
@@ -39,21 +58,36 @@ def free_vram_bytes(gpus: Sequence[str] = AUTO_GPUS) -> int | None:
     Args:
         gpus: which cards, as in the setting.
     """
-    memories = list(_memories(gpus))
-    return sum(memory.free for memory in memories) if memories else None
+    cards = card_memories(gpus)
+    return sum(card.free_bytes for card in cards) if cards else None
 
 
-def used_vram_bytes() -> int:
-    """Used memory of all cards together, by whatever program; 0 when it cannot be told."""
-    return sum(memory.used for memory in _memories())
+def card_memories(gpus: Sequence[str] = AUTO_GPUS) -> tuple[CardMemory, ...]:
+    """Memory of each card; empty when it cannot be told.
+
+    Args:
+        gpus: which cards, as in the setting.
+    """
+    return tuple(_memories(gpus))
+
+
+def _text(text: str | bytes) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else text
 
 
 def _uuid(nvml: _Nvml, handle: object) -> str:
-    uuid = nvml.nvmlDeviceGetUUID(handle)
-    return uuid.decode(errors="replace") if isinstance(uuid, bytes) else uuid
+    return _text(nvml.nvmlDeviceGetUUID(handle))
 
 
-def _memories(gpus: Sequence[str] = AUTO_GPUS) -> Iterator[_Memory]:
+def _name(nvml: _Nvml, handle: object) -> str:
+    try:
+        return _text(nvml.nvmlDeviceGetName(handle))
+    except Exception as error:  # noqa: BLE001 - as below; its memory is told without
+        logger.debug("a graphics card does not tell its name: %s", error)
+        return ""
+
+
+def _memories(gpus: Sequence[str]) -> Iterator[CardMemory]:
     try:
         nvml = cast("_Nvml", importlib.import_module("pynvml"))
     except ImportError:
@@ -67,7 +101,8 @@ def _memories(gpus: Sequence[str] = AUTO_GPUS) -> Iterator[_Memory]:
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             if gpus == AUTO_GPUS or str(index) in gpus or _uuid(nvml, handle) in gpus:
-                yield nvml.nvmlDeviceGetMemoryInfo(handle)
+                memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+                yield CardMemory(index, _name(nvml, handle), memory.free, memory.used)
     except Exception as error:  # noqa: BLE001 - see above
         logger.debug("a graphics card does not tell its memory: %s", error)
     finally:

@@ -28,7 +28,8 @@ async def test_of_several_cards_those_count_that_are_to_compute(monkeypatch):
         nvmlDeviceGetCount=lambda: 3,
         nvmlDeviceGetHandleByIndex=lambda index: index,
         nvmlDeviceGetUUID=lambda index: f"GPU-000{index}".encode(),
-        nvmlDeviceGetMemoryInfo=lambda index: SimpleNamespace(free=sizes[index] * MIB),
+        nvmlDeviceGetName=lambda index: f"Card {index}",
+        nvmlDeviceGetMemoryInfo=lambda index: SimpleNamespace(free=sizes[index] * MIB, used=0),
     )
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     for gpus, free in (("auto", 1100), ([0], 100), ([1, 0], 400), (["GPU-0002"], 700)):

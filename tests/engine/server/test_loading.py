@@ -175,9 +175,13 @@ def nvmlInit(): pass
 def nvmlShutdown(): pass
 def nvmlDeviceGetCount(): return 2
 def nvmlDeviceGetHandleByIndex(index): return index
+def nvmlDeviceGetName(handle):
+    if handle == 1:
+        raise RuntimeError("not supported")
+    return b"Card A"
 def nvmlDeviceGetMemoryInfo(handle):
     free_mib = int(Path(__file__).with_name("free.txt").read_text())
-    return SimpleNamespace(free=free_mib << 20, used=100 << 20)
+    return SimpleNamespace(free=free_mib << 20, used=(100 + handle) << 20)
 """
 
 
@@ -199,7 +203,14 @@ def test_a_card_that_others_use_delays_the_load_until_there_is_room(start_server
     assert server.http.get("/health").json() == {"status": "ok", "loaded": False}
     assert server.status()["error"]["code"] == "insufficient_vram"
     metrics = server.http.get("/metrics?format=json").json()
-    assert metrics["llm_vram_used_bytes"] == 2 * 100 << 20
+    assert metrics["llm_vram_used_bytes"] == 201 << 20
+    assert metrics["llm_card_vram_used_bytes"] == [
+        {"card": "0", "name": "Card A", "value": 100 << 20},
+        {"card": "1", "name": "", "value": 101 << 20},
+    ]
+    each = 'llm_card_vram_used_bytes{{card="{}",name="{}"}} {}\n'
+    text = server.http.get("/metrics").text
+    assert each.format(0, "Card A", 100 << 20) + each.format(1, "", 101 << 20) in text
     free.write_text("500")
     assert server.chat().status_code == 200
 

@@ -28,6 +28,7 @@ NAMES = (
     "loaded",
     "context_used_tokens",
     "vram_used_bytes",
+    "card_vram_used_bytes",
     "time_to_first_token_seconds",
     "queue_wait_seconds",
 )
