@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import replace
 
+from engine.core.disk_reads import widest
 from engine.core.errors import EngineError
 from engine.server.active import ActiveRequest, Phase, unless_ended
 from engine.server.answer_memory import WrittenAnswer
@@ -25,13 +26,14 @@ from engine.text.events import CallEnd, ContentDelta, Event, FinishReason
 from engine.text.parser import Phase as AnswerPhase
 from engine.text.turns import prompt_borders
 from engine.worker.answer_limits import (
+    close_ids,
     ordered_stop_ids,
     thinking_end_ids,
     with_call_rules,
     with_thinking_rules,
 )
 from engine.worker.death import WorkerDied
-from engine.worker.handle import RequestHandle
+from engine.worker.handle import RequestHandle, RequestMessage
 from engine.worker.messages import (
     Done,
     PromptProgress,
@@ -77,43 +79,97 @@ class Choice:
         self._ids: list[int] = []  # as generated
         self._generated = 0
         self._is_over = False  # a stop string, or the one call that is wanted, ended it
+        self._first_part: Timings | None = None  # of an answer that goes on behind its thinking
+        self._is_finished = False  # nothing more is to be read out of it
         self._started_s = time.monotonic()
 
     async def steps(self) -> AsyncGenerator[Step, None]:
         """From the start at the worker to the end of this choice."""
-        handle = await self._begin()
+        handle = await self._begin(self._start)
         if handle is None:  # cancelled by its owner before it began
             yield Began(self._index, "")
             yield self._end(FinishReason.CANCELLED, Timings())
             return
         self._active.note_begin()
+        ready = self._front.worker.ready
+        yield Began(self._index, ready.fingerprint if ready is not None else "")
+        done: Done | None = None
+        while handle is not None:
+            done = None
+            self._listen(handle)
+            try:
+                async for message in handle:
+                    if isinstance(message, Done):
+                        done = message
+                    for step in self._take(message):
+                        yield step
+                    if self._is_over:
+                        handle.cancel()
+            finally:
+                self._active.on_end = None
+                self._active.on_answer_now = None
+                handle.cancel()
+                if done is None:  # the client went away with what it has
+                    self._remember()
+            handle = None
+            if done is not None and self._ended_in_thinking(done):
+                # It may end with a call that was meant. Where it does not, the answer goes on, once.
+                for step in self._deltas(self._answer.finish(FinishReason.STOP).events):
+                    yield step
+                handle, done = await self._go_on(done)
+        for step in await self._finish(done):
+            yield step
+
+    def _listen(self, handle: RequestHandle) -> None:
+        """Be told while the worker answers that the owner wants something else."""
         self._active.on_end = lambda: self._end_from_outside(handle)
         self._active.on_answer_now = lambda: self._answer_now(handle)
         if self._active.is_thinking_unwanted:
             self._answer_now(handle)
-        ready = self._front.worker.ready
-        yield Began(self._index, ready.fingerprint if ready is not None else "")
-        done: Done | None = None
-        try:
-            async for message in handle:
-                match message:
-                    case PromptProgress():
-                        yield self._note_progress(message)
-                    case Tokens():
-                        for step in self._read(message):
-                            yield step
-                        if self._is_over:
-                            handle.cancel()
-                    case Done():
-                        done = message
-        finally:
-            self._active.on_end = None
-            self._active.on_answer_now = None
-            handle.cancel()
-            if done is None:  # the client went away with what it has
-                self._remember()
-        for step in await self._finish(done):
-            yield step
+
+    def _take(self, message: RequestMessage) -> Iterator[Step]:
+        """The steps of one message of the worker's."""
+        if isinstance(message, Tokens):
+            yield from self._read(message)
+        elif isinstance(message, PromptProgress) and self._first_part is None:
+            yield self._note_progress(message)
+
+    def _ended_in_thinking(self, done: Done) -> bool:
+        """Whether the turn ended in mid-thought where the thinking may hold a call that was meant."""
+        return (
+            done.reason == "stop"
+            and self._may_strand_calls
+            and self._first_part is None
+            and not self._is_over
+            and self._answer.phase is AnswerPhase.THINKING
+        )
+
+    @property
+    def _may_strand_calls(self) -> bool:
+        """Whether calls can be found inside the thinking (spec/tools_format.md, M1)."""
+        return self._plan.starts_in_thinking and bool(self._plan.tools.specs)
+
+    async def _go_on(self, done: Done) -> tuple[RequestHandle | None, Done]:
+        """The worker's second part, if there is one, and how the answer has ended otherwise."""
+        self._is_finished = not self._close_thinking(done)
+        if self._is_finished:
+            return None, done
+        handle = await self._begin(self._start_behind_thinking)
+        if handle is None:
+            done = Done(done.request_id, "cancelled", Timings())
+        return handle, done
+
+    def _close_thinking(self, done: Done) -> bool:
+        """Write the end of thinking that the model has left out (M19); False where that is not due."""
+        close = close_ids(self._front.model.tokenizer)
+        room = min(self._plan.max_tokens, self._front.context - len(self._plan.prompt))
+        if not self._answer.outcome.needs_retry or self._generated + len(close) >= room:
+            return False
+        self._first_part = done.timings
+        del self._ids[self._generated :]  # the turn's end
+        for _ in self._read_together(close):
+            pass  # nothing of it is shown
+        return True
 
     def _end_from_outside(self, handle: RequestHandle) -> None:
         handle.cancel()
@@ -125,7 +181,7 @@ class Choice:
             end_ids = thinking_end_ids(self._front.model.tokenizer)
             self._front.worker.force(handle.request_id, end_ids)
 
-    async def _begin(self) -> RequestHandle | None:
+    async def _begin(self, make_start: Callable[[Ready], Start]) -> RequestHandle | None:
         """Wait for the model and start there; None when the owner cancelled meanwhile."""
         worker = self._front.worker
         while True:
@@ -133,7 +189,7 @@ class Choice:
                 ready = await unless_ended(self._active, worker.load())
                 if ready is None:
                     return None
-                return worker.submit(self._start(ready))
+                return worker.submit(make_start(ready))
             except WorkerDied as error:
                 # It died this very moment, and the supervisor is about to start the next one.
                 if self._front.is_stopping:
@@ -162,8 +218,23 @@ class Choice:
         if plan.tools.specs or plan.constraint is not None:
             start = with_call_rules(start, tokenizer)
         if plan.starts_in_thinking:
-            start = with_thinking_rules(start, tokenizer, plan.budget)
+            start = with_thinking_rules(
+                start, tokenizer, plan.budget, is_rescued=not self._may_strand_calls
+            )
         return start
+
+    def _start_behind_thinking(self, ready: Ready) -> Start:
+        """What is left of the answer, whose thinking was closed by us; the worker knows all before it."""
+        start = self._start(ready)
+        return replace(
+            start,
+            request_id=f"{start.request_id}-again",
+            prompt=(*start.prompt, *self._ids),
+            max_tokens=start.max_tokens - self._generated,
+            think_close_id=-1,
+            think_budget=0,
+            budget_ids=(),
+        )
 
     def _note_progress(self, message: PromptProgress) -> PromptRead:
         self._active.prompt_read = message.read
@@ -226,10 +297,10 @@ class Choice:
                 "%s: the answer went round in circles and was ended", self._active.request_id
             )
         reason = FinishReason.STOP if self._is_over else REASONS.get(done.reason, FinishReason.STOP)
-        timings = done.timings
+        timings = self._timings(done)
         self._active.cached_tokens = timings.cached_tokens
         steps: list[Step] = []
-        if not self._is_over:
+        if not (self._is_over or self._is_finished):
             steps += self._deltas(self._answer.finish(reason).events)
         self._remember()
         if self._aligner is not None:
@@ -237,6 +308,21 @@ class Choice:
             if cut:
                 steps.append(Delta(self._index, ContentDelta(""), cut))
         return [*steps, self._end(reason, timings)]
+
+    def _timings(self, done: Done) -> Timings:
+        """Of the whole answer, whose second part had a prompt that was no prompt of the client's."""
+        first, last = self._first_part, done.timings
+        if first is None:
+            return last
+        return replace(
+            first,
+            generated_tokens=self._generated,
+            generated_ms=first.generated_ms + last.prompt_ms + last.generated_ms,
+            draft_tokens=first.draft_tokens + last.draft_tokens,
+            draft_accepted=first.draft_accepted + last.draft_accepted,
+            drafters=(*first.drafters, *last.drafters),
+            disk_answer=widest(first.disk_answer, last.disk_prompt, last.disk_answer),
+        )
 
     def _remember(self) -> None:
         """Keep the answer's exact ids for the prompt in which it comes back as text."""

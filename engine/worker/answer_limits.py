@@ -25,18 +25,22 @@ def with_call_rules(start: Start, tokenizer: Tokenizer) -> Start:
     return replace(start, call_open_id=ids.tool_call, call_close_id=close_id)
 
 
-def with_thinking_rules(start: Start, tokenizer: Tokenizer, budget: int | None) -> Start:
+def with_thinking_rules(
+    start: Start, tokenizer: Tokenizer, budget: int | None, *, is_rescued: bool = True
+) -> Start:
     """The request, whose prompt ends inside thinking, with the rules that close thinking.
 
     Args:
         start: the request; its cap leaves room for the closing sentence and one token.
         tokenizer: gives the ids.
         budget: most thinking tokens, None or 0 = no limit.
+        is_rescued: an answer that ends in mid-thought goes on behind the thinking by itself. Not
+            where the thinking may end with a call that was meant: then who reads the answer decides.
     """
-    close = _close_ids(tokenizer)
+    close = close_ids(tokenizer)
     if not close:
         return start
-    start = replace(start, think_close_id=close[0], rescue_ids=close)
+    start = replace(start, think_close_id=close[0], rescue_ids=close if is_rescued else ())
     if not budget:
         return start
     budget_ids = thinking_end_ids(tokenizer)
@@ -46,11 +50,12 @@ def with_thinking_rules(start: Start, tokenizer: Tokenizer, budget: int | None) 
 
 def thinking_end_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
     """What ends thinking from outside: a sentence, the close, a blank line; empty = no thinking."""
-    close = _close_ids(tokenizer)
+    close = close_ids(tokenizer)
     return (*tokenizer.encode(BUDGET_SENTENCE), *close) if close else ()
 
 
-def _close_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
+def close_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The close of thinking and a blank line; empty = a model that does not think."""
     close_id = tokenizer.structure.think_end
     return () if close_id is None else (close_id, *tokenizer.encode(AFTER_THINKING))
 
