@@ -1,8 +1,9 @@
 """`engine card-check [--again] [--json]`: check the graphics cards that were not checked on this PC yet.
 
-The same check as before a card's first use. With `--json` standard output holds one JSON object at the
-end, and standard error one JSON object a line while it works, as `engine calibrate` has it. Exit status
-0 also when a card failed: the processor computes then.
+The same check as before a card's first use; cards that passed it and failed later, while they computed,
+are checked again, too. With `--json` standard output holds one JSON object at the end, and standard error
+one JSON object a line while it works, as `engine calibrate` has it. Exit status 0 also when a card failed:
+the processor computes then.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _check(
             sys.stderr.flush()
 
     record = None if is_again else find_record(data_dir, card, report.driver)
-    if record is None:
+    if record is None or record.has_lost_pass:
         if not as_json:
             print(f"Checking {card.name} ...", file=sys.stderr, flush=True)
         record = check_and_keep(card, report.driver, data_dir, tell)

@@ -12,7 +12,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -38,7 +38,9 @@ _PACKAGES = ("cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12", "nvidia-c
 # Failures of the check itself; every other is the sentence of what could not use the card.
 CARD_WRONG, CARD_HANGS, CARD_CHECK_ENDED = "card_wrong", "card_hangs", "card_check_ended"
 CARD_STALLED = "card_stalled"  # it passed, and hung later while it computed
-_OWN_CODES = frozenset({CARD_WRONG, CARD_HANGS, CARD_CHECK_ENDED, CARD_STALLED})
+CARD_CRASHED = "card_crashed"  # it passed, and processes that computed on it crashed
+_LOST_PASS = frozenset({CARD_STALLED, CARD_CRASHED})
+_OWN_CODES = _LOST_PASS | {CARD_WRONG, CARD_HANGS, CARD_CHECK_ENDED}
 CARD_CHECK_KILLED = "card_check_killed"  # by the system, whose memory ran out, or by somebody
 # What may be otherwise at the next start without anything having been changed: a game that took the
 # card's memory or the machine's, a card that was busy or fell off the bus, packages that are installed later.
@@ -78,6 +80,11 @@ class CardRecord(BaseModel):
     def is_lasting(self) -> bool:
         """Whether it would come to the same at the next start."""
         return self.code not in _PASSING_CODES
+
+    @property
+    def has_lost_pass(self) -> bool:
+        """Whether the card passed its check, and failed later while it computed."""
+        return self.code in _LOST_PASS
 
     @property
     def note(self) -> Note:
@@ -156,6 +163,27 @@ def keep_record(data_dir: Path, record: CardRecord) -> None:
     kept = [record, *others][:_MOST_RECORDS]
     content = [entry.model_dump(mode="json") for entry in kept]
     write_json(records_path(data_dir), {"format": RECORD_FORMAT, "checks": content})
+
+
+def take_pass_away(
+    data_dir: Path, record: CardRecord, code: str, why: str, params: Mapping[str, ParameterValue]
+) -> None:
+    """Remember that a card that passed its check is not to be used; that it cannot be written is logged.
+
+    Args:
+        data_dir: where records are kept.
+        record: of the check that it passed.
+        code: of what happened since.
+        why: the rest of a sentence, with the way out.
+        params: its values.
+    """
+    sentence = f"{record.card} is not used: {why}"
+    failed = {"is_passed": False, "code": code, "sentence": sentence}
+    said = {"card": record.card, **params}
+    try:
+        keep_record(data_dir, record.model_copy(update={**failed, "params": said}))
+    except (EngineError, OSError) as error:
+        logger.warning("that %s failed cannot be remembered: %s", record.card, error)
 
 
 def has_card_packages(driver: str) -> bool:

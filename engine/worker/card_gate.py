@@ -18,6 +18,7 @@ from engine.core.card_record import (
     find_record,
     has_card_packages,
     keep_record,
+    take_pass_away,
 )
 from engine.core.config import OpsName, RunConfig
 from engine.core.errors import EngineError
@@ -115,28 +116,28 @@ def now_compute(indices: Collection[int]) -> None:
         del _trusted[index]
 
 
+def trusted_keys() -> tuple[str, ...]:
+    """Of the records of the cards that compute here; none of those that were asked for by name."""
+    return tuple(record.key for record in _trusted.values())
+
+
 def distrust(silent_s: float) -> None:
     """Take the pass from the cards that were allowed here: one of them hangs while it computes.
 
     Which one cannot be told: the driver answers no question any more, so none is asked. The next start
-    uses the processor, until the driver or the version changes or `engine doctor` checks the cards again.
+    uses the processor, until the driver or the version changes or somebody has the cards checked again.
     Cards that were asked for by name have no pass to lose.
     """
     data_dir = _data_dir()
     if data_dir is None:
         return
+    seconds = round(silent_s)
+    why = (
+        f"it did not answer for {seconds} seconds while it computed; restart the PC, install the newest "
+        "driver, then run `engine card-check`."
+    )
     for record in _trusted.values():
-        seconds = round(silent_s)
-        sentence = (
-            f"{record.card} is not used: it did not answer for {seconds} seconds while it computed; restart "
-            "the PC, install the newest driver, then run `engine doctor`."
-        )
-        failed = {"is_passed": False, "code": CARD_STALLED, "sentence": sentence}
-        params = {"card": record.card, "seconds": seconds}
-        try:
-            keep_record(data_dir, record.model_copy(update={**failed, "params": params}))
-        except (EngineError, OSError) as error:
-            logger.warning("that %s hangs cannot be remembered: %s", record.card, error)
+        take_pass_away(data_dir, record, CARD_STALLED, why, {"seconds": seconds})
 
 
 def check_and_keep(

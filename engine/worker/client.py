@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine.core.errors import EngineError
-from engine.worker.death import WorkerDied, WorkerFailed, died, exit_reason
+from engine.worker.death import WorkerDied, WorkerFailed, died, exit_reason, may_be_the_card
 from engine.worker.handle import RequestHandle
 from engine.worker.lines import LineSplitter
 from engine.worker.messages import (
@@ -74,6 +74,7 @@ class WorkerClient:
         ready: what the worker said when the model was loaded.
         died: why the worker is gone, None while it lives or when it was asked to stop.
         num_answered: requests that it brought to their end.
+        failed_cards: keys of the cards on which it computed when it ended for what may be their sake.
     """
 
     def __init__(self, command: Sequence[str] | None = None, stall_s: float = STALL_S) -> None:
@@ -81,6 +82,7 @@ class WorkerClient:
         self.ready: Ready | None = None
         self.died: EngineError | None = None
         self.num_answered = 0
+        self.failed_cards: tuple[str, ...] = ()
         self._command = list(command) if command is not None else worker_command()
         self._stall_s = stall_s
         self._process: asyncio.subprocess.Process | None = None
@@ -308,6 +310,12 @@ class WorkerClient:
         error = self._fault or died(exit_reason(returncode), returncode)
         if not self._is_stopping:
             self.died = error
+            if (
+                self.ready is not None
+                and self._handles
+                and may_be_the_card(returncode, self._fault)
+            ):
+                self.failed_cards = self.ready.cards
             logger.warning("worker ended (exit status %d): %s", returncode, error)
         elif self._fault is None:
             error = WorkerDied("The model was unloaded.", code="engine_failed")

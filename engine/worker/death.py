@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
 
 from engine.core.errors import EngineError
 
@@ -27,6 +28,10 @@ _SIGNAL_REASONS = {
 # Ends that say nothing of what the process did: somebody wanted them, or memory was short just then.
 _OUTSIDE_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"})
 _OUTSIDE_STATUSES = frozenset({0xC0000017, 0xC000012D, 0xC000013A})
+# Ends whose cause is known and no graphics card: the model's file, or an old processor.
+_OTHER_SIGNALS = frozenset({"SIGBUS", "SIGILL"})
+_OTHER_STATUSES = frozenset({0xC0000006, 0xC000001D})
+_CARD_CODES = frozenset({"gpu_failed", "gpu_lost"})  # of a worker's last word
 
 
 class WorkerDied(EngineError):  # noqa: N818  # an event more than a mistake
@@ -65,9 +70,29 @@ def is_from_outside(returncode: int) -> bool:
     >>> is_from_outside(-9), is_from_outside(-11)
     (True, False)
     """
+    return _is_one_of(returncode, _OUTSIDE_STATUSES, _OUTSIDE_SIGNALS)
+
+
+def may_be_the_card(returncode: int, fault: EngineError | None) -> bool:
+    """Whether a process that computed on a graphics card may have ended for the card's or its driver's sake.
+
+    Args:
+        returncode: its exit status.
+        fault: its own last word, or what was seen of it; None without any.
+
+    >>> may_be_the_card(-11, None), may_be_the_card(-9, None)
+    (True, False)
+    """
+    if fault is not None:
+        return isinstance(fault, WorkerFailed) and fault.code in _CARD_CODES
+    is_other = _is_one_of(returncode, _OTHER_STATUSES, _OTHER_SIGNALS)
+    return returncode != 0 and not is_other and not is_from_outside(returncode)
+
+
+def _is_one_of(returncode: int, statuses: Collection[int], signals: Collection[str]) -> bool:
     if returncode >= 0:
-        return returncode in _OUTSIDE_STATUSES
-    names = {int(getattr(signal, name)) for name in _OUTSIDE_SIGNALS if hasattr(signal, name)}
+        return returncode in statuses
+    names = {int(getattr(signal, name)) for name in signals if hasattr(signal, name)}
     return -returncode in names
 
 

@@ -210,6 +210,7 @@ class Ready:
     ops: str  # implementation and instruction set, such as `host avx512`
     fingerprint: str  # changes with anything that can change results
     card_notice: str = ""  # why a graphics card that is there is not used, in sentences
+    cards: tuple[str, ...] = ()  # keys of the checks of those that compute and were not asked for
 
 
 @dataclass(frozen=True, slots=True)

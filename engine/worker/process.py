@@ -21,7 +21,7 @@ from engine.core.memory_pressure import system_watch
 from engine.decode.constraint import AnswerConstraint
 from engine.decode.grammar_vocabulary import GrammarVocabulary, LazyVocabulary
 from engine.sequence.scheduler import Scheduler
-from engine.worker.card_gate import distrust
+from engine.worker.card_gate import distrust, trusted_keys
 from engine.worker.channel import Channel
 from engine.worker.grammars_ahead import GrammarsAhead
 from engine.worker.loading import LoadedModel, load_model
@@ -247,7 +247,8 @@ class Worker:
             self._stalls.start()
         loaded = self._loaded
         ready = Ready(
-            loaded.limits.context, loaded.ops_label, loaded.fingerprint, loaded.card_notice
+            *(loaded.limits.context, loaded.ops_label, loaded.fingerprint),
+            *(loaded.card_notice, trusted_keys()),
         )
         logger.info("the model is loaded: context %d, operations %s", ready.context, ready.ops)
         self._send(ready)

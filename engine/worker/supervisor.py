@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from engine.core.errors import EngineError
+from engine.worker.card_crashes import CardCrashes
 from engine.worker.client import STALL_S, WorkerClient
 from engine.worker.death import WorkerDied, WorkerFailed
 from engine.worker.handle import RequestHandle
@@ -67,6 +68,7 @@ class WorkerSupervisor:
         self._stall_s = stall_s
         self._on_change = on_change
         self._before_load = before_load
+        self._card_crashes = CardCrashes()
         self._client: WorkerClient | None = None
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -206,6 +208,8 @@ class WorkerSupervisor:
                 ready_at = loop.time()
                 self._set_state(WorkerState.READY)
                 await client.wait_closed()
+                if client.failed_cards:
+                    await asyncio.to_thread(self._card_crashes.note, client.failed_cards)
                 if client.num_answered or loop.time() - ready_at > HEALTHY_S:
                     crashes = 0
             if crashes >= len(self._backoff_s):

@@ -15,6 +15,7 @@ TEXTS: Final[dict[str, str]] = {
     "note.card_wrong": "不使用 {card}：{checks} 项检查中有 {wrong} 项结果错误（{names}）。请安装最新驱动后重新检查。",
     "note.card_hangs": "不使用 {card}：检查 {seconds} 秒没有响应。请重启电脑、安装最新驱动后重新检查。",
     "note.card_stalled": "不使用 {card}：它在计算时 {seconds} 秒没有响应。请重启电脑、安装最新驱动后重新检查。",
+    "note.card_crashed": "不使用 {card}：它在计算时，模型进程在 {minutes} 分钟内意外结束了 {crashes} 次。请安装最新驱动后重新检查。",
     "note.card_check_ended": "不使用 {card}：检查异常结束（{reason}）。请安装最新驱动后重新检查。",
     "note.card_passed": "{card} 计算正确（{checks} 项检查，{seconds} 秒），将被使用。",
     "note.context_without_card": "没有显卡时，这台电脑适合 {context:tokens} 词元的上下文，而不是 {before:tokens}；设置已更改。",

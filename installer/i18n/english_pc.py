@@ -13,6 +13,7 @@ TEXTS: Final[dict[str, str]] = {
     "note.card_wrong": "{card} is not used: {wrong} of {checks} checks on it gave wrong results ({names}). Install the newest driver and check again.",
     "note.card_hangs": "{card} is not used: its check got no answer for {seconds} seconds. Restart the PC, install the newest driver and check again.",
     "note.card_stalled": "{card} is not used: it did not answer for {seconds} seconds while it computed. Restart the PC, install the newest driver and check again.",
+    "note.card_crashed": "{card} is not used: the model's process ended unexpectedly {crashes} times within {minutes} minutes while the card computed. Install the newest driver and check again.",
     "note.card_check_ended": "{card} is not used: {reason}. Install the newest driver and check again.",
     "note.card_passed": "{card} computes rightly ({checks} checks in {seconds} s) and is used.",
     "note.context_without_card": "Without the card {context:tokens} tokens of context suit this PC, not {before:tokens}; the setting was changed.",

@@ -40,6 +40,7 @@ EVERY_KIND: list[Message] = [
     Quit(),
     Progress("weights", 3, 10**12),
     Ready(4096, "host avx512", "fp_1"),
+    Ready(4096, "cuda sm_89", "fp_1", "Card 1 is not used.", ("RTX 5070, GPU-1",)),
     Failed("file_truncated", "Zeile\nzwei 👋", {"a": 1, "b": 2.5, "c": True, "d": None, "e": "x"}),
     PromptProgress("r1", 1, 2, 0),
     Tokens("r1", (5, 6)),
