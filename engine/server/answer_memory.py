@@ -110,8 +110,10 @@ class AnswerMemory:
             return
         before = hashlib.blake2b(_id_array(prompt[:turn_start]).tobytes())
         turn = _id_array([*prompt[turn_start:], *ids])
-        normalised = normalise_messages([{"role": "user", "content": ""}, answer.message()])
-        key = _key(before, normalised[1])
+        _, *said = normalise_messages([{"role": "user", "content": ""}, answer.message()])
+        if not said:  # later prompts leave an empty turn out
+            return
+        key = _key(before, said[0])
         with self._lock:
             self._forget(key)
             self._turns[key] = turn

@@ -26,8 +26,10 @@ _KEPT_KEYS = ("name", "tool_call_id")
 def normalise_messages(messages: Sequence[Mapping[str, object]]) -> list[Message]:
     """The conversation as templates expect it.
 
-    * `developer` is `system`; a system message that is not the first becomes a user turn in place
-      (merging it upward would change the prompt's start, and with it the prefix cache).
+    * `developer` is `system`; system messages that stand first are one, with a blank line between
+      them. A later one becomes a user turn in place (merging it upward would change the prompt's
+      start, and with it the prefix cache).
+    * A turn of the assistant in which nothing was said, thought or called is left out.
     * Text parts are joined; other parts (images) are kept, and then the content stays a list.
     * `reasoning_content`, `reasoning` and thinking parts become `reasoning_content`.
     * Arguments of earlier calls become mappings.
@@ -48,9 +50,12 @@ def normalise_messages(messages: Sequence[Mapping[str, object]]) -> list[Message
                 params={"role": str(role)[:40]},
             )
         has_user = has_user or role == "user"
-        if role == "system" and normalised:
-            role = "user"
-        normalised.append(_normalise(message, str(role)))
+        is_leading = all(earlier["role"] == "system" for earlier in normalised)
+        read = _normalise(message, "user" if role == "system" and not is_leading else str(role))
+        if role == "system" and normalised and is_leading:
+            normalised[0]["content"] = _joined(normalised[0]["content"], read["content"])
+        elif role != "assistant" or _says_anything(read):
+            normalised.append(read)
     if not has_user:
         raise InputError(
             "The conversation has no message of the user. Add one with the role `user`.",
@@ -73,6 +78,22 @@ def _normalise(message: Mapping[str, object], role: str) -> Message:
         if isinstance(calls, list | tuple) and calls:
             result["tool_calls"] = [_call(call) for call in calls if isinstance(call, Mapping)]
     return result
+
+
+def _joined(first: object, second: object) -> str | list[Message]:
+    """Two contents as one, with a blank line between their texts."""
+    if isinstance(first, str) and isinstance(second, str):
+        return "\n\n".join(text for text in (first, second) if text)
+    parts: list[Message] = []
+    for content in (first, second):
+        parts += content if isinstance(content, list) else _text_part([str(content)])
+    return parts
+
+
+def _says_anything(answer: Message) -> bool:
+    content = answer["content"]
+    is_blank = isinstance(content, str) and not content.strip()
+    return not is_blank or "reasoning_content" in answer or "tool_calls" in answer
 
 
 def _content(content: object) -> tuple[str | list[Message], str]:

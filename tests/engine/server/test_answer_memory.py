@@ -142,6 +142,14 @@ def test_an_answer_of_another_conversation_is_not_taken(chat, memory):
     assert other.prompt() == chat.prompt(other.messages, None, other.options).token_ids
 
 
+def test_an_answer_that_says_nothing_leaves_nothing_behind(chat, memory):
+    talk = Talk(chat, memory)
+    talk.answer(talk.letters(" "), WrittenAnswer(" ", "", ()))
+    first = talk.prompt()
+    talk.messages = [USER, {"role": "assistant", "content": ""}]
+    assert talk.prompt() == first
+
+
 def test_what_a_stop_string_cut_off_does_not_come_back(chat, memory):
     talk = Talk(chat, memory)
     talk.answer(talk.letters("the cat STOP"), WrittenAnswer("the cat "))

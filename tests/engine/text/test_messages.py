@@ -46,6 +46,28 @@ def test_developer_is_system_and_a_late_system_message_is_a_user_turn_in_place()
     ]
 
 
+def test_system_messages_that_stand_first_are_one():
+    messages = [
+        {"role": "system", "content": "You help."},
+        {"role": "system", "content": ""},
+        {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
+        USER,
+    ]
+    joined = {"role": "system", "content": "You help.\n\nBe brief."}
+    assert normalise_messages(messages) == [joined, USER]
+    picture = {"role": "system", "content": [{"type": "image"}]}
+    (system, _) = normalise_messages([joined, picture, USER])
+    assert system["content"] == [{"type": "text", "text": joined["content"]}, {"type": "image"}]
+
+
+def test_an_empty_turn_of_the_assistant_is_left_out():
+    empty = ({"role": "assistant", "content": text} for text in (None, "", " \n", []))
+    assert normalise_messages([USER, *empty, USER]) == [USER, USER]
+    thought = {"role": "assistant", "content": "", "reasoning_content": "Hm."}
+    called = {"role": "assistant", "content": None, "tool_calls": [call("a")]}
+    assert len(normalise_messages([USER, thought, called])) == 3
+
+
 @pytest.mark.parametrize(
     "messages",
     [
