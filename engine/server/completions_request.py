@@ -34,7 +34,9 @@ REFUSED = {
     "grammar": "use /v1/chat/completions with response_format",
     "json_schema": "use /v1/chat/completions with response_format",
     "response_format": "use /v1/chat/completions",
+    "structured_outputs": "use /v1/chat/completions with response_format",
 }
+REFUSED_PREFIX = "guided_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,10 @@ def read_completion_request(
     for key, reason in REFUSED.items():
         if body.get(key) not in (None, False, ""):
             raise unsupported_parameter(key, reason)
+    for key, value in data.items():
+        if key.startswith(REFUSED_PREFIX) and value is not None:
+            reason = "use /v1/chat/completions with response_format"
+            raise unsupported_parameter(body.at(key), reason)
     if (body.integer("best_of", 1) or 1) > 1:
         raise unsupported_value("best_of", "must be 1; every answer is given")
     top_logprobs = body.integer("logprobs", 0, MAX_LOGPROBS)

@@ -13,12 +13,15 @@ from engine.server.fields import Fields
 from engine.text.output_rules import FREE_TEXT, FormatKind, ResponseFormat
 
 MAX_SCHEMA_BYTES = 256 * 1024
+# Where the schema stands in an object of its own.
+WRAPPED = ("response_format",)
 
 
 def read_response_format(table: Fields | None) -> ResponseFormat:
     """OpenAI's format object: `response_format` of chat, or `text.format` of responses.
 
-    Chat wraps name, schema and strict in `json_schema`; responses write them beside `type`.
+    Chat wraps name, schema and strict in `json_schema`; responses write them beside `type`. A
+    `json_object` with a `schema`, as llama.cpp's clients write it, is one of that schema.
 
     Raises:
         ApiError: 400 with the path of what is wrong.
@@ -28,10 +31,15 @@ def read_response_format(table: Fields | None) -> ResponseFormat:
     match table.required_string("type"):
         case "text":
             return FREE_TEXT
+        case "json_object" if table.get("schema") is not None:
+            return read_schema_format(table)
         case "json_object":
             return ResponseFormat(FormatKind.JSON_OBJECT, path=table.path)
         case "json_schema":
-            return read_schema_format(table.table("json_schema") or table)
+            inner = table.table("json_schema")
+            if inner is None and table.get("schema") is None and table.path in WRAPPED:
+                raise missing(table.at("json_schema"))
+            return read_schema_format(inner or table)
         case _:
             raise invalid_value(table.at("type"), "must be text, json_object or json_schema")
 

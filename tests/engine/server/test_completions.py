@@ -101,6 +101,8 @@ def test_logprobs_have_the_old_shape(server):
         ({"max_tokens": 0}, "invalid_value", "max_tokens"),
         ({"n": 5}, "invalid_value", "n"),
         ({"response_format": {"type": "json_object"}}, "unsupported_parameter", "response_format"),
+        ({"guided_regex": "a+"}, "unsupported_parameter", "guided_regex"),
+        ({"structured_outputs": {"regex": "a+"}}, "unsupported_parameter", "structured_outputs"),
     ],
 )
 def test_a_bad_field_is_named(server, fields, code, param):

@@ -170,6 +170,26 @@ def test_strict_tools_and_formats_are_kept_apart_from_others():
     assert plain.kind is FormatKind.JSON_OBJECT
 
 
+def test_an_object_with_a_schema_is_held_to_it():
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    form = read(response_format={"type": "json_object", "schema": schema}).response_format
+    assert (form.kind, form.schema) == (FormatKind.JSON_SCHEMA, schema)
+    assert form.path == "response_format.schema"
+
+
+def test_a_form_without_its_schema_is_named():
+    for form, path in (
+        ({"type": "json_schema"}, "response_format.json_schema"),
+        (
+            {"type": "json_schema", "json_schema": {"name": "n"}},
+            "response_format.json_schema.schema",
+        ),
+    ):
+        with pytest.raises(ApiError) as caught:
+            read(response_format=form)
+        assert caught.value.param == path
+
+
 @pytest.mark.parametrize(
     ("num_prompt", "cap", "fit", "expected"),
     [

@@ -55,6 +55,17 @@ def test_a_string_is_a_message_of_the_user_below_the_instructions():
     ]
 
 
+@pytest.mark.parametrize("nothing", ["", []])
+def test_an_input_without_anything_is_an_empty_message_of_the_user(nothing):
+    chat = read(
+        input=nothing, instructions="Be brief.", max_output_tokens=1
+    ).generation.conversation
+    assert list(chat.messages) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": ""},
+    ]
+
+
 def test_leading_system_messages_join_the_instructions_and_later_ones_keep_their_place():
     chat = messages(
         {"type": "message", "role": "developer", "content": "One."},
@@ -163,7 +174,6 @@ def test_a_sealed_text_comes_back_and_a_damaged_one_does_not():
     ("value", "param"),
     [
         (None, "input"),
-        ([], "input"),
         (5, "input"),
         ({"role": "user"}, "input"),
         (["hello"], "input[0]"),
