@@ -19,7 +19,7 @@ from engine.core.layer_split import LayerShare
 from engine.core.machine import Machine
 from engine.core.model_numbers import numbers_of_header
 from engine.core.placement import Placement
-from engine.core.placement_hybrid import gpu_problems
+from engine.core.placement_hybrid import card_bytes, gpu_problems
 from engine.core.prompt_chunk import rows_on_cpu
 from engine.core.settings import load_settings
 from engine.core.sizes import size_in_words
@@ -44,6 +44,7 @@ class CardLine:
         has_head: whether head and draft layer are its own.
         expert_bytes: experts that it holds.
         why: it gets none, or what is not known yet; empty where there is nothing to say.
+        has_draft: whether the draft layer comes with the head.
     """
 
     gpu: Gpu
@@ -51,6 +52,7 @@ class CardLine:
     has_head: bool = False
     expert_bytes: int = 0
     why: str = ""
+    has_draft: bool = True
 
     @property
     def words(self) -> str:
@@ -59,7 +61,8 @@ class CardLine:
         if self.share is None:
             return f"{name}: not used, {self.why}"
         rest = size_in_words(self.share.num_bytes - self.expert_bytes)
-        head = ", head and draft layer" if self.has_head else ""
+        head = ", head" if self.has_head else ""
+        head += " and draft layer" if self.has_head and self.has_draft else ""
         line = (
             f"{name}: {self.share.words}{head} ({rest}), "
             f"{self.share.expert_share:.0%} of their experts ({size_in_words(self.expert_bytes)})"
@@ -141,11 +144,12 @@ def card_report(
     found = {}
     for card, why in division.left_out:
         found[card.gpu.index] = CardLine(card.gpu, why=why)
-    for part in division.parts:
+    if len(division.parts) == 1:
+        gpu = division.parts[0].card.gpu
+        found[gpu.index] = _alone(config, model, gpu, report)
+    for part in division.parts if len(division.parts) > 1 else ():
         gpu, share = part.card.gpu, part.share
-        if share is None:
-            found[gpu.index] = CardLine(gpu, why="it has too little room for this model")
-            continue
+        assert share is not None  # noqa: S101  # of several cards each has its layers
         held = share.expert_share * (share.stop - share.first) * model.for_split().expert_bytes
         is_last = part is division.parts[-1]
         found[gpu.index] = CardLine(gpu, share, is_last, int(held), _news(gpu, report))
@@ -162,27 +166,53 @@ def _placement(
     model: SplitInput,
     division: CardDivision,
 ) -> Placement | None:
-    """What would lie where; None where the one card that is left has no room."""
-    from engine.worker.card import reserve_of  # noqa: PLC0415  # only with a card
-    from engine.worker.card_sizes import (  # noqa: PLC0415
+    """What would lie where; None where the one card that is left has too little room."""
+    from engine.worker.card_sizes import (  # noqa: PLC0415  # only with a card
         PlacingInput,
         placement_beside_card,
         placement_beside_cards,
     )
 
     placing = PlacingInput(machine, DriveKind.UNKNOWN, draft_head)
-    rooms = []
-    for part in division.parts:
-        if part.share is None:
-            return None
-        gpu = part.card.gpu
-        room = gpu.vram_free_bytes - reserve_of(config, gpu) - CONTEXT_BYTES
-        rooms.append((part.share.stop - part.share.first, room))
-    if len(rooms) == 1:
+    if len(division.parts) == 1:
         gpu = division.parts[0].card.gpu
-        return placement_beside_card(config, header, placing, model.context, rooms[0][1], gpu)
+        room = _room(config, gpu)
+        return placement_beside_card(config, header, placing, model.context, room, gpu)
+    rooms = [
+        (part.share.stop - part.share.first, _room(config, part.card.gpu))
+        for part in division.parts
+        if part.share is not None
+    ]
     wide = replace(model, rows=division.prompt_rows)
     return placement_beside_cards(config, header, placing, wide, rooms)
+
+
+def _room(config: RunConfig, gpu: Gpu) -> int:
+    """Bytes of a card for the model."""
+    from engine.worker.card import reserve_of  # noqa: PLC0415  # only with a card
+
+    return gpu.vram_free_bytes - reserve_of(config, gpu) - CONTEXT_BYTES
+
+
+def _alone(config: RunConfig, model: SplitInput, gpu: Gpu, report: GpuReport) -> CardLine:
+    """Of the one card that would compute: it gives up more than several together before it is too small."""
+    from engine.worker.card_sizes import sizes_beside_card  # noqa: PLC0415  # only with a card
+
+    numbers, room = model.numbers, _room(config, gpu)
+    sizes = sizes_beside_card(config, numbers, model.context, room, gpu)
+    if sizes is None:
+        return CardLine(gpu, why="it has too little room for this model")
+    held = sizes.slots * numbers.expert_slot_bytes
+    used = held + card_bytes(numbers, model.context, sizes)
+    experts = sizes.slots / max(numbers.num_experts, 1)
+    share = LayerShare(gpu.index, 0, numbers.num_layers, experts, used)
+    said = []
+    if used > room + CONTEXT_BYTES:
+        said.append("it has too little room by its numbers, loading may fail")
+    if sizes.parallel < numbers.parallel:
+        said.append("it computes one request at a time")
+    why = "; ".join(filter(None, (*said, _news(gpu, report))))
+    return CardLine(gpu, share, has_head=True, expert_bytes=held, why=why, has_draft=sizes.with_mtp)
 
 
 def _refusal(gpu: Gpu, report: GpuReport, ops: OpsName) -> str:

@@ -315,6 +315,14 @@ def card_sizes(model: ModelNumbers, room: int, context: int, rates: Rates) -> Ca
     return None
 
 
+def card_bytes(model: ModelNumbers, context: int, sizes: CardSizes) -> int:
+    """Card memory that these sizes take without experts."""
+    fixed = _fixed_parts(
+        *(model, context, sizes.near, sizes.parallel, sizes.prompt_rows), with_mtp=sizes.with_mtp
+    )
+    return sum(part.num_bytes for part in fixed)
+
+
 def _window_load(model: ModelNumbers, slots: int) -> WindowLoad:
     return WindowLoad(
         layers=model.num_layers,

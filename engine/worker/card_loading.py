@@ -281,26 +281,29 @@ def _placement(
         return source.placement
     reserve_bytes = uses[0].settings.reserve_bytes
     card = division.parts[0].card
-    if free_bytes < reserve_bytes and source.config.ops is OpsName.AUTO:
-        _leave_to_others(source.config, card, free_bytes, reserve_bytes)
-    room, gpu = free_bytes - reserve_bytes, card.gpu
-    return placement_beside_card(*given, source.placement.context, room, gpu)
+    room = free_bytes - reserve_bytes
+    placement = placement_beside_card(*given, source.placement.context, room, card.gpu)
+    if placement is None:
+        raise _too_small(card, free_bytes, reserve_bytes)
+    return placement
 
 
-def _leave_to_others(config: RunConfig, card: Card, free_bytes: int, reserve_bytes: int) -> None:
-    """A card of which nothing is left beside its reserve is no card to take by oneself.
-
-    Raises:
-        DeviceMemoryError: nobody named it.
-    """
-    if not is_automatic(config):
-        return
+def _too_small(card: Card, free_bytes: int, reserve_bytes: int) -> DeviceMemoryError:
+    """Why a card that nobody asked for is left alone."""
     free, reserve = size_in_words(free_bytes), size_in_words(reserve_bytes)
-    raise DeviceMemoryError(
-        f"{card.label} has {free} free, and {reserve} are left to other programs (setting: "
-        "vram_reserve_mib); close programs that use it, or lower the setting.",
-        params={"card": card.gpu.name, "free": free_bytes, "reserve": reserve_bytes},
-    )
+    if free_bytes < reserve_bytes:
+        sentence = (
+            f"{card.label} has {free} free, and {reserve} are left to other programs (setting: "
+            "vram_reserve_mib); close programs that use it, or lower the setting."
+        )
+    else:
+        sentence = (
+            f"{card.label} has too little room for this model: of {free} that are free {reserve} are left "
+            "to other programs (setting: vram_reserve_mib); close programs that use it, use a smaller "
+            "context, or lower the setting."
+        )
+    params = {"card": card.gpu.name, "free": free_bytes, "reserve": reserve_bytes}
+    return DeviceMemoryError(sentence, params=params)
 
 
 def _failed_card(ops: Ops, uses: Sequence[CardUse]) -> int:

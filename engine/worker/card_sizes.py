@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.core.card_bytes import CONTEXT_BYTES
-from engine.core.config import RunConfig
+from engine.core.config import OpsName, RunConfig
 from engine.core.drive_speed import DriveKind
 from engine.core.gguf_header import ModelHeader
 from engine.core.gpu import Gpu
 from engine.core.machine import Machine
-from engine.core.model_numbers import numbers_of_header
+from engine.core.model_numbers import ModelNumbers, numbers_of_header
 from engine.core.placement import CardShare, Placement, place_beside_card
 from engine.core.placement_hybrid import (
     CardSizes,
@@ -25,6 +25,7 @@ from engine.core.placement_hybrid import (
 from engine.core.prompt_chunk import CARD_ROWS
 from engine.core.split_numbers import SplitInput
 from engine.model.limits import ModelLimits
+from engine.worker.card_choice import is_automatic
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,28 @@ class PlacingInput:
     draft_head: ModelHeader | None
 
 
+def sizes_beside_card(
+    config: RunConfig, numbers: ModelNumbers, context: int, room_bytes: int, gpu: Gpu | None
+) -> CardSizes | None:
+    """What a card that computes alone is filled with; None where it has too little room to be taken.
+
+    A card that was asked for (settings: ops, gpus) is tried whatever the numbers say.
+
+    Args:
+        config: of the run.
+        numbers: of the model.
+        context: tokens of one sequence.
+        room_bytes: of the card: free before anything of the model is on it, less the reserve.
+        gpu: what its driver says of it, as far as anybody knows.
+    """
+    room = room_bytes + CONTEXT_BYTES  # the plan counts it; here it is taken already
+    sizes = card_sizes(numbers, room, context, rates_of(gpu))
+    if sizes is None and (config.ops is OpsName.CUDA or not is_automatic(config)):
+        rows = min(CARD_ROWS[-1], config.prompt_chunk or CARD_ROWS[-1])
+        return CardSizes(1, 0, with_mtp=True, prompt_rows=rows, slots=0)
+    return sizes
+
+
 def placement_beside_card(
     config: RunConfig,
     header: ModelHeader,
@@ -51,8 +74,8 @@ def placement_beside_card(
     context: int,
     room_bytes: int,
     gpu: Gpu | None,
-) -> Placement:
-    """What lies where when one card computes.
+) -> Placement | None:
+    """What lies where when one card computes; None where it has too little room to be taken.
 
     Args:
         config: of the run.
@@ -63,11 +86,9 @@ def placement_beside_card(
         gpu: what its driver says of it, as far as anybody knows.
     """
     numbers = numbers_of_header(header, config, given.draft_head)
-    room = room_bytes + CONTEXT_BYTES  # the plan counts it; here it is taken already
-    sizes = card_sizes(numbers, room, context, rates_of(gpu))
-    if sizes is None:  # by its numbers it is too small; loading will show
-        rows = min(CARD_ROWS[-1], config.prompt_chunk or CARD_ROWS[-1])
-        sizes = CardSizes(1, 0, with_mtp=True, prompt_rows=rows, slots=0)
+    sizes = sizes_beside_card(config, numbers, context, room_bytes, gpu)
+    if sizes is None:
+        return None
     if config.prompt_chunk is not None and sizes.prompt_rows < config.prompt_chunk:
         logger.warning(
             "prompt_chunk is %d, but the graphics card has memory for passes of %d rows",
@@ -78,7 +99,7 @@ def placement_beside_card(
     near = functools.partial(
         near_tokens,
         numbers,
-        room,
+        room_bytes + CONTEXT_BYTES,
         context,
         parallel=sizes.parallel,
         rows=sizes.prompt_rows,

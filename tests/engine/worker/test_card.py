@@ -159,8 +159,15 @@ def full_card() -> PlainDevice:
     return PlainDevice(total_bytes=1 << 20)
 
 
-def test_a_card_that_is_too_small_leaves_auto_to_the_cpu_with_a_sentence(monkeypatch, caplog):
-    on_plain_cards(monkeypatch, full_card)
+class Boaster(PlainDevice):
+    """A card that has less than it says."""
+
+    def alloc(self, num_bytes):
+        raise DeviceMemoryError("The card has no room.")
+
+
+def test_a_card_that_runs_out_leaves_auto_to_the_cpu_with_a_sentence(monkeypatch, caplog):
+    on_plain_cards(monkeypatch, Boaster)
     name, tokens = answer(config(OpsName.AUTO, vram_reserve_mib=0))
     assert name == "host"
     assert tokens == answer(config(OpsName.HOST))[1]
@@ -175,6 +182,18 @@ def test_auto_leaves_a_card_alone_that_has_nothing_beside_its_reserve(monkeypatc
     assert "MiB free, and 700.0 MiB are left to other programs" in (loaded.card_notice)
     assert "lower the setting" in loaded.card_notice
     assert answer(config(OpsName.CUDA))[0].startswith("cuda")  # asked for by name, it is taken
+
+
+def test_auto_leaves_a_card_alone_whose_room_beside_the_reserve_is_too_little(monkeypatch):
+    stand_in(monkeypatch, plain_card(GIB // 4), gpus=[gpu(0, 0.25)])
+    loaded = load_model(config(OpsName.AUTO, vram_reserve_mib=64))
+    loaded.close()
+    assert loaded.ops.name == "host"
+    assert (
+        "Graphics card 0 (Plain 0) has too little room for this model: of 256.0 MiB that are free 64.0 MiB "
+        "are left to other programs (setting: vram_reserve_mib); close programs that use it, use a smaller "
+        "context, or lower the setting."
+    ) in loaded.card_notice
 
 
 def test_a_card_that_was_asked_for_by_name_is_not_replaced(monkeypatch):
