@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from engine.core.config import OpsName, RunConfig
-from engine.core.errors import EngineError, ModelFileError
+from engine.core.errors import EngineError, ModelFileError, ParameterValue
 from engine.core.gguf_header import ModelHeader
 from engine.core.gpu import probe_gpus
 from engine.core.kv_type import needs_card
@@ -302,7 +302,11 @@ def _too_small(card: Card, free_bytes: int, reserve_bytes: int) -> DeviceMemoryE
             "to other programs (setting: vram_reserve_mib); close programs that use it, use a smaller "
             "context, or lower the setting."
         )
-    params = {"card": card.gpu.name, "free": free_bytes, "reserve": reserve_bytes}
+    params: dict[str, ParameterValue] = {
+        "card": card.gpu.name,
+        "free": free_bytes,
+        "reserve": reserve_bytes,
+    }
     return DeviceMemoryError(sentence, params=params)
 
 
