@@ -20,7 +20,7 @@ from engine.kernels import build
 
 log = logging.getLogger(__name__)
 
-VERSION = 7
+VERSION = 8
 # variant -> bit of stratum_cpu_features(), the best one first
 VARIANTS = {"avx512": 4, "avxvnni": 2, "avx2": 1}
 CPU_VARIABLE = "STRATUM_CPU"
@@ -99,6 +99,7 @@ class HostLibrary:
         self._dll.stratum_set_codebooks.argtypes = [_POINTER]
         self._dll.stratum_replay.restype = ctypes.c_int32
         self._dll.stratum_replay.argtypes = [_POINTER, _POINTER, _INTEGER, _POINTER]
+        self.replay_sides = self._function("stratum_replay_sides", ctypes.c_int32, "ppiip")
         self._dll.stratum_draw.restype = _INTEGER
         self._dll.stratum_draw.argtypes = [
             *(_POINTER, _POINTER, _INTEGER, _INTEGER),

@@ -7,6 +7,7 @@ arrays hold differs. So it is recorded once per shape and run as one list from t
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import time
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.model.layers import Layer
+from engine.model.sides import Cuts, cut_pass, side_cuts
 from engine.model.weights import TrunkWeights
 from engine.model.workspace import RowBuffers, Workspace
 from engine.ops.base import Ops, Stage
@@ -32,7 +34,7 @@ IntArray = npt.NDArray[np.int32]
 RECORDED_ROWS = 16  # passes with at most so many rows are recorded
 RECORDING_VARIABLE = "STRATUM_RECORDING"  # `off`: every operation is called from Python
 STEP_S = 0.02  # layers of a recorded pass that are computed between two looks at what else there is
-_MOST_RECORDINGS = 64
+_MOST_RECORDINGS = 256
 
 
 def is_recording_on() -> bool:
@@ -163,14 +165,27 @@ class PassMaker:
         weights: TrunkWeights,
         workspace: Workspace,
         watch: ExpertWatch | None = None,
+        side_rows: Callable[[int, int], RowBuffers] | None = None,
     ) -> None:
+        """Keep what passes are made of.
+
+        Args:
+            stages: who computes which layers.
+            layers: of the model.
+            weights: of the model.
+            workspace: the last stage's.
+            watch: is told which experts each layer chooses.
+            side_rows: buffers for side i of a pass, of so many rows; None = passes have no sides.
+        """
         self._watch = watch
+        self._side_rows = side_rows if watch is None and len(stages) == 1 else None
+        self._alike: dict[tuple[int, int], Recording] = {}
         self._stages = tuple(stages)
         self._layers = layers
         self._weights = weights
         self._workspace = workspace
         self._records = is_recording_on()
-        self._kept: dict[tuple[int, int, int, int, bool], PassParts] = {}
+        self._kept: dict[tuple[int, int, int, int, bool, Cuts], PassParts] = {}
 
     def parts(
         self,
@@ -191,15 +206,29 @@ class PassMaker:
         takes_few = form is LogitsForm.CANDIDATES and count > 0 and head_ops.chooses
         if not (self._records and is_range and plan.num_rows <= RECORDED_ROWS):
             return self._make(plan, rows, wanted, takes_few=takes_few, is_recorded=False)
-        key = (plan.num_rows, plan.num_sequences, first, count, takes_few)
+        cuts = self._cuts(plan) if count == plan.num_rows and not takes_few else ()
+        key = (plan.num_rows, plan.num_sequences, first, count, takes_few, cuts)
         parts = self._kept.get(key)
         if parts is None:
             if len(self._kept) >= _MOST_RECORDINGS:
                 self._kept.clear()
             parts = self._kept[key] = self._make(
-                plan, rows, wanted, takes_few=takes_few, is_recorded=True
+                plan, rows, wanted, takes_few=takes_few, is_recorded=True, cuts=cuts
             )
         return parts
+
+    def _cuts(self, plan: PassPlan) -> Cuts:
+        """Where a pass of which all rows get logits may be cut; nothing where it may not."""
+        num_sequences = plan.num_sequences
+        if num_sequences == 1 or self._side_rows is None:
+            return ()
+        num_sides = self._stages[0].ops.num_sides
+        if num_sides == 1:
+            return ()
+        starts = (
+            plan.seq_start.tolist() if plan.num_rows > num_sequences else range(num_sequences + 1)
+        )
+        return side_cuts(tuple(starts), num_sides)
 
     def _make(
         self,
@@ -209,6 +238,7 @@ class PassMaker:
         *,
         takes_few: bool,
         is_recorded: bool,
+        cuts: Cuts = (),
     ) -> PassParts:
         weights, layers, watch = self._weights, self._layers, self._watch
         count = len(wanted)
@@ -221,24 +251,6 @@ class PassMaker:
         if is_recorded and count:
             chosen = end.streams[wanted[0] : wanted[-1] + 1]
 
-        def embed() -> None:
-            ops = self._stages[0].ops
-            ops.begin_pass(plan)
-            ops.gather_rows(weights.embedding, begin.ids, begin.x)
-            ops.fill_streams(begin.x, begin.streams)
-
-        def head() -> None:
-            if not count:
-                return
-            ops = self._stages[-1].ops
-            if not is_recorded:
-                ops.take_rows(end.streams, wanted, chosen)
-            ops.hc_mix(weights.final_mix, chosen, mixed, None)
-            if packed is None:
-                ops.matmul([weights.output], mixed, [logits])
-            else:
-                ops.best_logits(weights.output, mixed, packed)
-
         recordings: list[tuple[Recording, int]] = []
         keep = (weights, layers, plan, rows, chosen, mixed, logits, packed)
         for index, stage in enumerate(self._stages):
@@ -247,15 +259,60 @@ class PassMaker:
             if index:
                 parts[0] = _entered(stage.ops, plan, rows[index - 1], own, parts[0])
             else:
-                parts.insert(0, embed)
+                parts.insert(0, functools.partial(self._embed, plan, begin))
             if index == len(self._stages) - 1:
-                parts.append(head)
-            recording = stage.ops.record(parts, keep) if is_recorded else CalledParts(parts)
+                head = _head(stage.ops, weights, chosen, mixed, logits, packed)
+                parts.append(head if is_recorded else _taken(stage.ops, end, wanted, chosen, head))
+            if cuts:
+                sides = functools.partial(self._sides, plan, begin, cuts, mixed, logits)
+                recording = self._record_sides(parts, keep, sides, plan)
+            else:
+                recording = stage.ops.record(parts, keep) if is_recorded else CalledParts(parts)
             recordings.append((recording, len(parts)))
         whole = recordings[0][0] if len(recordings) == 1 else StagedParts(recordings)
         if watch is not None:
             whole = WatchedParts(whole, len(layers), self._look(watch, rows))
         return PassParts(whole, len(layers), logits, is_recorded, candidates=candidates)
+
+    def _embed(self, plan: PassPlan, rows: RowBuffers) -> None:
+        ops = self._stages[0].ops
+        ops.begin_pass(plan)
+        ops.gather_rows(self._weights.embedding, rows.ids, rows.x)
+        ops.fill_streams(rows.x, rows.streams)
+
+    def _record_sides(
+        self,
+        parts: Sequence[Part],
+        keep: Sequence[object],
+        sides: Callable[[], list[list[Part]]],
+        plan: PassPlan,
+    ) -> Recording:
+        """A recording that may be run in sides; what others of its size have found out counts."""
+        size = (plan.num_rows, plan.num_sequences)
+        recording = self._stages[0].ops.record_sides(parts, keep, sides, self._alike.get(size))
+        self._alike.setdefault(size, recording)
+        return recording
+
+    def _sides(
+        self,
+        plan: PassPlan,
+        rows: RowBuffers,
+        cuts: Cuts,
+        mixed: FloatArray,
+        logits: FloatArray,
+    ) -> list[list[Part]]:
+        """The parts of each side of a pass with logits of all rows."""
+        weights, stage = self._weights, self._stages[0]
+        lists: list[list[Part]] = []
+        if self._side_rows is None:  # then nothing is cut
+            return lists
+        for side in cut_pass(plan, rows, cuts, self._side_rows):
+            own = (mixed[side.first : side.stop], logits[side.first : side.stop])
+            parts = _stage_parts(stage, self._layers, side.plan, side.rows, None)
+            parts.insert(0, functools.partial(self._embed, side.plan, side.rows))
+            parts.append(_head(stage.ops, weights, side.rows.streams, *own, None))
+            lists.append(parts)
+        return lists
 
     def _candidates(self, logits: FloatArray) -> tuple[IntArray, BestRows]:
         """Where the largest logits of rows go; all `[n, V]` of a row go to their place when asked for."""
@@ -277,6 +334,39 @@ class PassMaker:
             for _ in range(stage.first, stage.stop)
         ]
         return lambda i: watch.chosen(i, of_layer[i].x, of_layer[i].expert_ids)
+
+
+def _head(
+    ops: Ops,
+    weights: TrunkWeights,
+    streams: FloatArray,
+    mixed: FloatArray,
+    logits: FloatArray,
+    packed: IntArray | None,
+) -> Part:
+    """Streams to logits, or to candidates where there is place for them."""
+
+    def head() -> None:
+        if not len(mixed):
+            return
+        ops.hc_mix(weights.final_mix, streams, mixed, None)
+        if packed is None:
+            ops.matmul([weights.output], mixed, [logits])
+        else:
+            ops.best_logits(weights.output, mixed, packed)
+
+    return head
+
+
+def _taken(ops: Ops, rows: RowBuffers, wanted: IntArray, chosen: FloatArray, head: Part) -> Part:
+    """The head, behind what brings the rows that it reads together."""
+
+    def taken() -> None:
+        if len(wanted):
+            ops.take_rows(rows.streams, wanted, chosen)
+        head()
+
+    return taken
 
 
 def _entered(ops: Ops, plan: PassPlan, before: RowBuffers, rows: RowBuffers, part: Part) -> Part:

@@ -29,7 +29,7 @@ from engine.model.layers import Layer
 from engine.model.limits import ModelLimits
 from engine.model.mtp import IdArray, MtpHead, load_mtp
 from engine.model.ngram_rows import NgramRows
-from engine.model.passes import ExpertWatch, PassMaker, PassParts
+from engine.model.passes import RECORDED_ROWS, ExpertWatch, PassMaker, PassParts
 from engine.model.ple_hash import PleHash
 from engine.model.pools import delta_pool, kv_pool, ple_pool
 from engine.model.weights import Progress, TrunkWeights, WeightLoader
@@ -72,7 +72,10 @@ class PassBuffers:
             model.weights,
             self._workspaces[-1],
             model.expert_watch,
+            self._side_rows,
         )
+        self._model = model
+        self._side_workspaces: list[Workspace] = []
         self.plans = PlanBuilder(
             max_rows=self.max_rows,
             max_sequences=limits.max_sequences,
@@ -86,6 +89,13 @@ class PassBuffers:
     def rows(self, num_rows: int) -> list[RowBuffers]:
         """Activations of a pass with so many rows, of each stage."""
         return [workspace.rows(num_rows) for workspace in self._workspaces]
+
+    def _side_rows(self, side: int, num_rows: int) -> RowBuffers:
+        """Activations of one side of a small pass; made when sides are tried."""
+        model, made = self._model, self._side_workspaces
+        while len(made) <= side:
+            made.append(Workspace(model.config, model.ops, min(RECORDED_ROWS, self.max_rows)))
+        return made[side].rows(num_rows)
 
 
 class Lane:

@@ -23,7 +23,7 @@ Rules for every implementation:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -449,6 +449,30 @@ class Ops(MemoryOps):
         """
         del keep  # the parts themselves hold it
         return CalledParts(tuple(parts))
+
+    @property
+    def num_sides(self) -> int:
+        """How many groups of a small pass's sequences may be computed at the same time; 1 = none."""
+        return 1
+
+    def record_sides(
+        self,
+        parts: Sequence[Part],
+        keep: Sequence[object],
+        new_sides: Callable[[], Sequence[Sequence[Part]]],
+        like: Recording | None = None,
+    ) -> Recording:
+        """As `record`, where the same can be computed in sides too.
+
+        Args:
+            parts: of the pass.
+            keep: what owns what they use.
+            new_sides: makes at most `num_sides` lists of as many parts, each for some of the pass's
+                sequences; none writes what another one reads.
+            like: an earlier recording of a pass of as many rows and sequences; None = there is none.
+        """
+        del new_sides, like
+        return self.record(parts, keep)
 
     def close(self) -> None:  # optional: the reference has nothing to release
         """Release threads and memory of this implementation; idempotent."""

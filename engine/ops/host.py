@@ -7,9 +7,8 @@ checked in the library; what the operations compute is said in `engine/ops/base.
 
 from __future__ import annotations
 
-import ctypes
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from engine.ops.host_codebooks import set_codebooks
 from engine.ops.host_draw import DrawSettings, HostDraw
 from engine.ops.host_recording import RecordedCalls, Recorder
 from engine.ops.host_replay import HostRecording
+from engine.ops.host_runner import ListRunner, Sides
 from engine.ops.host_structs import (
     HOST_FORMATS,
     HostMatrix,
@@ -76,19 +76,19 @@ class HostOps(Ops):
             ConfigError: no variant has this name.
             ResourceError: this machine cannot run the kernels.
         """
-        self._context = self._lone_context = 0
+        self._context = 0
         self._library = load_library()
         self.isa = choose_variant(self._library, isa)
         self._context = self._library.create(
             limits.threads or default_threads_here(), object.__basicsize__
         )
         self.num_threads = self._library.threads(self._context)
+        self._runner = ListRunner(self._library, self._context, self._fail)
         if limits.pin_threads:
             self._pin_threads()
         self._check_arrays()
         set_codebooks(self._library)
         self._functions = self._library.operations(self.isa)
-        self._failed = ctypes.c_int64(0)
         self._row_tables: list[RowTable] = []
         self._bind(self._functions)
 
@@ -136,8 +136,32 @@ class HostOps(Ops):
                 "know; the slow reference operations work with it."
             )
 
+    @property
+    def num_sides(self) -> int:
+        """As many as threads, unless a table on the disk is read, which one thread does at a time."""
+        return 1 if self._row_tables else self.num_threads
+
     def record(self, parts: Sequence[Part], keep: Sequence[object]) -> Recording:
         """The calls of the parts as a list that the library runs by itself."""
+        return HostRecording(self._runner, self._record(parts, keep), self.num_threads)
+
+    def record_sides(
+        self,
+        parts: Sequence[Part],
+        keep: Sequence[object],
+        new_sides: Callable[[], Sequence[Sequence[Part]]],
+        like: Recording | None = None,
+    ) -> Recording:
+        """The same, with lists for threads that work side by side."""
+
+        def record_them() -> Sides:
+            return Sides([self._record(side, (side,)) for side in new_sides()])
+
+        calls = self._record(parts, keep)
+        like = like if isinstance(like, HostRecording) else None
+        return HostRecording(self._runner, calls, self.num_threads, record_them, like)
+
+    def _record(self, parts: Sequence[Part], keep: Sequence[object]) -> RecordedCalls:
         recorder = Recorder(self._library, self.isa)
         self._bind(recorder.functions)
         try:
@@ -146,20 +170,7 @@ class HostOps(Ops):
                 recorder.end_part()
         finally:
             self._bind(self._functions)
-        return HostRecording(self, recorder.finish(keep))
-
-    def run_recorded(
-        self, calls: RecordedCalls, first: int, stop: int, *, is_alone: bool = False
-    ) -> None:
-        """Run parts of a recording, on the calling thread alone or on all; for `HostRecording`."""
-        if not self._context:
-            raise RuntimeError("the operations of this recording are closed")
-        if is_alone and not self._lone_context:
-            self._lone_context = self._library.create(1, object.__basicsize__)
-        run_calls = self._run_alone if is_alone else self._run_calls
-        status, operation = calls.run(first, stop, run_calls)
-        if status:
-            self._fail(status, operation)
+        return recorder.finish(keep)
 
     def new_draw(self, settings: DrawSettings) -> HostDraw | None:
         """The library draws where few candidates are enough."""
@@ -167,23 +178,12 @@ class HostOps(Ops):
             return None
         return HostDraw(self._library.draw, self._library.draw_window, settings)
 
-    def _run_calls(self, address: int, count: int) -> tuple[int, int]:
-        failed = self._failed
-        status = self._library.replay(self._context, address, count, ctypes.addressof(failed))
-        return status, failed.value
-
-    def _run_alone(self, address: int, count: int) -> tuple[int, int]:
-        failed = self._failed
-        status = self._library.replay(self._lone_context, address, count, ctypes.addressof(failed))
-        return status, failed.value
-
     def close(self) -> None:
         """End the threads and free their memory; idempotent."""
-        contexts = (self._context, self._lone_context)
-        self._context = self._lone_context = 0
-        for context in contexts:
-            if context:
-                self._library.destroy(context)
+        context, self._context = self._context, 0
+        if context:
+            self._runner.close()
+            self._library.destroy(context)
 
     def __del__(self) -> None:
         """Threads end with the object."""

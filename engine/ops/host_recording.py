@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from engine.kernels.library import OPERATIONS, HostFunction, HostLibrary
 
 MOST_ARGUMENTS = 16
-
-RunCalls = Callable[
-    [int, int], tuple[int, int]
-]  # (address, count) -> (status, index of the failed)
 
 
 class RecordedCall(ctypes.Structure):
@@ -77,10 +73,14 @@ class RecordedCalls:
         self._starts = tuple(part_starts)
         self._keep = tuple(keep)
 
-    def run(self, first: int, stop: int, run_calls: RunCalls) -> tuple[int, str]:
-        """Run the parts `first` to `stop - 1`: status, and the operation that failed."""
-        begin = self._starts[first]
-        status, failed = run_calls(
-            self._address + begin * ctypes.sizeof(RecordedCall), self._starts[stop] - begin
-        )
-        return status, self._names[begin + failed] if status else ""
+    def address(self, first: int) -> int:
+        """Where the part `first` begins."""
+        return self._address + self._starts[first] * ctypes.sizeof(RecordedCall)
+
+    def count(self, first: int, stop: int) -> int:
+        """How many calls the parts `first` to `stop - 1` have."""
+        return self._starts[stop] - self._starts[first]
+
+    def name(self, first: int, index: int) -> str:
+        """The operation of a call, counted from the part `first` on."""
+        return self._names[self._starts[first] + index]

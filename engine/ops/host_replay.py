@@ -1,87 +1,153 @@
-"""A recording of host operations, and on how many threads it runs.
+"""A recording of host operations, and in which way it runs.
 
-A pass of a small model lasts some hundred microseconds: handing parts of it to other threads may gain a
-little, or lose where other programs (our own server among them) want the cores. So short recordings try
-both, and take all threads only where that gains a tenth. Bits do not depend on threads.
+A pass of a small model lasts some hundred microseconds: handing parts of its operations to other
+threads may gain a little, or lose where other programs (our own server among them) want the cores.
+One over several sequences can also be cut between them, so that threads meet only at its end; then
+each reads all weights, which pays where these lie in caches. So short recordings try all ways, and
+leave the calling thread only where that gains a tenth. Bits do not depend on it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from engine.ops.host_recording import RecordedCalls
+from engine.ops.host_runner import ListRunner, Sides, Way
 from engine.ops.recording import Recording
 
-if TYPE_CHECKING:
-    from engine.ops.host import HostOps
-    from engine.ops.host_recording import RecordedCalls
-
-SHORT_S = 1e-3  # recordings that take longer always use all threads
+SHORT_S = 1e-3  # recordings that take longer always share each operation
 LEAST_GAIN = 1.1
-TRIED = 6  # runs of each kind, of which the fastest counts; the first of each finds cold caches
+TRIED = 8  # runs of each way
+IN_A_ROW = 4  # of them: other threads sleep when they have had nothing to do for a few runs
+COUNTED = (
+    2  # of the runs in order of their times: a chance interruption does not count, a usual one does
+)
+# After so many runs all ways are tried anew, since who else wants the cores changes; each time that
+# nothing has changed, twice as many.
+FIRST_LASTS, MOST_LASTS = 256, 8192
 
 
 class ThreadTrial:
-    """Whether some calls are run by the calling thread alone.
+    """Finds out in which way some calls run quickest.
+
+    Args:
+        ways: what there is to choose from; the first is for calls that take long.
 
     Attributes:
         is_settled: it has been found out.
-        is_alone: what was found, or what the next run should do.
+        way: what was found, or what the next run should do.
     """
 
-    __slots__ = ("_alone", "_num_runs", "_together", "is_alone", "is_settled")
+    __slots__ = ("_is_warm", "_lasts", "_num_runs", "_seconds", "_settled_on", "is_settled", "way")
 
-    def __init__(self) -> None:
+    def __init__(self, ways: tuple[Way, ...] = (Way.TOGETHER, Way.ALONE)) -> None:
         self.is_settled = False
-        self.is_alone = False
-        self._num_runs = 0
-        self._together: list[float] = []
-        self._alone: list[float] = []
+        self.way = ways[0]
+        self._is_warm = False
+        self._seconds: dict[Way, list[float]] = {way: [] for way in ways}
+        self._settled_on: Way | None = None
+        self._lasts = FIRST_LASTS
+        self._num_runs = 0  # since it is settled
 
     def note(self, seconds: float) -> None:
-        """A run as `is_alone` said has taken so long."""
+        """A run in the way that was asked for has taken so long."""
         if self.is_settled:
             return
+        if not self._is_warm:  # the first run found cold caches
+            self._is_warm = True
+            return
+        seen = self._seconds
+        seen[self.way].append(seconds)
+        if len(seen[self.way]) % IN_A_ROW:
+            return
+        if self.way is Way.TOGETHER and min(seen[self.way]) > SHORT_S:
+            self._settle(Way.TOGETHER)
+            return
+        self.way = min(seen, key=lambda way: len(seen[way]))
+        if len(seen[self.way]) < TRIED:
+            return
+        usual = {way: sorted(times)[COUNTED] for way, times in seen.items()}
+        best = min(usual, key=usual.__getitem__)
+        self._settle(Way.ALONE if usual[Way.ALONE] <= LEAST_GAIN * usual[best] else best)
+
+    def has_run(self) -> None:
+        """One more run since it was found out."""
         self._num_runs += 1
-        if self._num_runs == 1:  # everything is cold
-            return
-        (self._alone if self.is_alone else self._together).append(seconds)
-        if seconds > SHORT_S and not self.is_alone:
-            self.is_settled = True
-            return
-        if len(self._alone) + len(self._together) < 2 * TRIED:
-            self.is_alone = not self.is_alone
-            return
+        if self._num_runs >= self._lasts:
+            self.is_settled = False
+            self.way = next(iter(self._seconds))
+
+    def _settle(self, way: Way) -> None:
+        self._lasts = min(2 * self._lasts, MOST_LASTS) if way is self._settled_on else FIRST_LASTS
+        self.way = self._settled_on = way
         self.is_settled = True
-        self.is_alone = min(self._alone) <= LEAST_GAIN * min(self._together)
+        self._num_runs = 0
+        for times in self._seconds.values():
+            times.clear()
 
 
 class HostRecording(Recording):
-    """A recording that the library runs; it keeps its operations alive."""
+    """A recording that the library runs; it keeps its operations alive.
+
+    Args:
+        runner: runs lists.
+        calls: the list.
+        num_threads: of the runner; one leaves nothing to try.
+        new_sides: makes the lists of sides when they are tried for the first time; None = the
+            recording has none.
+        like: one of the same size, whose trials count for this one too.
+        clock: seconds.
+    """
 
     def __init__(
         self,
-        ops: HostOps,
+        runner: ListRunner,
         calls: RecordedCalls,
+        num_threads: int,
+        new_sides: Callable[[], Sides] | None = None,
+        like: HostRecording | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._ops = ops
+        self._runner = runner
         self._calls = calls
+        self._num_threads = num_threads
+        self._new_sides = new_sides
+        self._sides: Sides | None = None
         self._clock = clock
-        self._trials: dict[tuple[int, int], ThreadTrial] = {}
+        self._trials: dict[tuple[int, int], ThreadTrial] = {} if like is None else like._trials
 
     def run(self, first: int, stop: int) -> None:
         """Run parts in one call."""
-        if self._ops.num_threads == 1:
-            self._ops.run_recorded(self._calls, first, stop)
+        if self._num_threads == 1:
+            self._runner.together(self._calls, first, stop)
             return
         trial = self._trials.get((first, stop))
         if trial is None:
-            trial = self._trials[first, stop] = ThreadTrial()
+            ways = (Way.TOGETHER, Way.ALONE)
+            trial = ThreadTrial(ways if self._new_sides is None else (*ways, Way.SIDES))
+            self._trials[first, stop] = trial
         if trial.is_settled:
-            self._ops.run_recorded(self._calls, first, stop, is_alone=trial.is_alone)
+            trial.has_run()
+            self._run(trial.way, first, stop)
             return
+        if trial.way is Way.SIDES:
+            self._prepared()
         began_at = self._clock()
-        self._ops.run_recorded(self._calls, first, stop, is_alone=trial.is_alone)
+        self._run(trial.way, first, stop)
         trial.note(self._clock() - began_at)
+
+    def _prepared(self) -> Sides:
+        if self._sides is None:
+            if self._new_sides is None:
+                raise RuntimeError("a recording without sides cannot be run in sides")
+            self._sides = self._new_sides()
+        return self._sides
+
+    def _run(self, way: Way, first: int, stop: int) -> None:
+        if way is Way.ALONE:
+            self._runner.alone(self._calls, first, stop)
+        elif way is Way.TOGETHER:
+            self._runner.together(self._calls, first, stop)
+        else:
+            self._runner.sides(self._prepared(), first, stop)

@@ -348,9 +348,11 @@ STRATUM_OPERATION i32 delta_mix(Context* c, const Delta* w, Object state, Object
   call.decay = scratch.take<float>(R * heads);
   call.rate = scratch.take<float>(R * heads);
   i32* row_seq = scratch.take<i32>(R);
+  i32* starts = scratch.take<i32>(call.sequences + 1);
   float* memory = scratch.take<float>(pool_threads(c->pool) * thread_floats);
   if (!scratch.ok()) return kOutOfMemory;
 
+  call.seq_start = own_starts(call.seq_start, call.sequences, starts);
   for (i64 s = 0; s < call.sequences; ++s) {
     for (i64 r = call.seq_start[s]; r < call.seq_start[s + 1]; ++r) row_seq[r] = (i32)s;
   }

@@ -66,7 +66,7 @@ void context_reset(Context* c) {
   c->wanted = 0;
 }
 
-STRATUM_API i32 stratum_version() { return 7; }
+STRATUM_API i32 stratum_version() { return 8; }
 
 // Bits: see CpuFeature.
 STRATUM_API u32 stratum_cpu_features() { return cpu_features(); }

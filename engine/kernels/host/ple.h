@@ -78,17 +78,19 @@ STRATUM_OPERATION i32 ple_mix(Context* c, const Ple* w, Object conv, Object wind
   if (!ok) return kWrongShape;
   const i64 S = slots.elements, R = streams.rows, H = w->hidden, D = w->streams * H;
   const i32* slot = (const i32*)slots.data;
-  const i32* start = all_of<i32>(c, seq_start, S + 1, &ok);
+  const i32* given = all_of<i32>(c, seq_start, S + 1, &ok);
   const i32* half = all_of<i32>(c, seq_half, S, &ok);
   if (!ok || key.rows != R || value.rows != R || key.width != D || value.width != H ||
-      streams.width != D || !sequences_fit(S, start, slot, half, R, p.slots)) {
+      streams.width != D || !sequences_fit(S, given, slot, half, R, p.slots)) {
     return kWrongShape;
   }
   Scratch scratch(c);
   float* inputs = scratch.take<float>(R * D);
   float* query = scratch.take<float>(pool_threads(c->pool) * H);
   i32* row_seq = scratch.take<i32>(R);
+  i32* starts = scratch.take<i32>(S + 1);
   if (!scratch.ok()) return kOutOfMemory;
+  const i32* start = own_starts(given, S, starts);
   for (i64 s = 0; s < S; ++s) {
     for (i64 r = start[s]; r < start[s + 1]; ++r) row_seq[r] = (i32)s;
   }

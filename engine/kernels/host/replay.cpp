@@ -1,4 +1,4 @@
-// Runs a recorded list of operations, so that Python is entered once for all of them.
+// Runs recorded lists of operations, so that Python is entered once for all of them.
 //
 // A record holds what the recorded calls were given: addresses of weights' structures and of numpy
 // array objects, whose contents may have changed since (engine/ops/host_capture.py keeps them alive).
@@ -71,6 +71,37 @@ STRATUM_API i32 stratum_replay(Context* c, const RecordedCall* calls, i64 count,
       *failed = i;
       return status;
     }
+  }
+  return kOk;
+}
+
+// One of several lists that are run at the same time, each by one thread from its beginning to its
+// end. `Side` of engine/ops/host_recording.py.
+struct Side {
+  Context* context;  // of one thread, so that sides share no scratch
+  const RecordedCall* calls;
+  i64 status;
+  i64 failed;
+};
+
+// Runs `count` calls of each side on the threads of `c`, and returns when all sides have ended: the
+// status of the first one that failed, with the index of its call in `failed`. The sides must not
+// write what another one reads.
+STRATUM_API i32 stratum_replay_sides(Context* c, Side* sides, i64 num_sides, i64 count, i64* failed) {
+  struct Job {
+    Side* sides;
+    i64 count;
+  } job = {sides, count};
+  const Work work = [](void* argument, i64 item, i64) {
+    const Job* j = (const Job*)argument;
+    Side& side = j->sides[item];
+    side.status = stratum_replay(side.context, side.calls, j->count, &side.failed);
+  };
+  pool_run_long(c->pool, num_sides, work, &job);
+  for (i64 i = 0; i < num_sides; ++i) {
+    if (sides[i].status == kOk) continue;
+    *failed = sides[i].failed;
+    return (i32)sides[i].status;
   }
   return kOk;
 }

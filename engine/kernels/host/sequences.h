@@ -14,14 +14,21 @@ STRATUM_COLD void move_history(const float* history, const float* inputs, i64 st
   }
 }
 
-// Sequences of a pass lie in order inside its rows, and their slots inside the pool.
+// Sequences of a pass lie in order inside its rows, and their slots inside the pool. Rows are counted
+// from the first sequence's start: some sequences of a plan, with their rows, are a plan too.
 STRATUM_COLD bool sequences_fit(i64 sequences, const i32* start, const i32* slot, const i32* half,
                                  i64 rows, i64 slots) {
-  if (sequences < 0 || start[0] != 0 || start[sequences] != rows) return false;
+  if (sequences < 0 || start[sequences] - start[0] != rows) return false;
   for (i64 s = 0; s < sequences; ++s) {
     if (start[s + 1] < start[s] || slot[s] < 0 || slot[s] >= slots || (half[s] & ~1)) return false;
   }
   return true;
+}
+
+// First rows of the sequences, counted from the first sequence's; `to` holds sequences + 1 numbers.
+static inline const i32* own_starts(const i32* start, i64 sequences, i32* to) {
+  for (i64 s = 0; s <= sequences; ++s) to[s] = start[s] - start[0];
+  return to;
 }
 
 }  // namespace STRATUM_ISA

@@ -61,6 +61,8 @@ static void thread_join(Thread thread) { pthread_join(thread, NULL); }
 namespace {
 
 constexpr int kSpins = 1500;       // pauses before a worker sleeps: 20 to 70 microseconds
+constexpr int kLongWaits = 400;    // times that a worker gives its core away before it sleeps, if its
+constexpr int kPauses = 16;        // job comes again; with so many pauses in between: 100 to 300 us
 constexpr int kPatience = 2000;    // pauses before the caller gives its core to a late worker
 constexpr i64 kMostThreads = 256;
 constexpr i64 kLongJob = 1000000;  // nanoseconds
@@ -70,6 +72,7 @@ struct Seat {
   Pool* pool;
   i64 number;
   Thread thread;
+  i32 sleeps;  // waits for `wake`
 };
 
 void pause() { __builtin_ia32_pause(); }
@@ -87,6 +90,8 @@ struct Pool {
   alignas(64) i32 inside;    // workers that may touch the open job
   alignas(64) i32 sleeping;  // workers that wait for `wake`
   i32 busy;                  // a caller is inside pool_run
+  i64 invited;               // seats with lower numbers take part in the open job
+  bool comes_again;          // the newest job was one of pool_run_long
   // When other programs want the cores, a worker is stopped in the middle of an item and the caller
   // waits for milliseconds. After each such wait the next `alone` short jobs are not shared; how
   // many, doubles while it goes on happening (`caution`) and shrinks when it does not.
@@ -107,21 +112,48 @@ static void take_items(Pool* pool, i64 thread) {
   }
 }
 
-static u32 wait_for_turn(Pool* pool, u32 done) {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    const u32 turn = __atomic_load_n(&pool->turn, __ATOMIC_SEQ_CST);
-    if ((turn & 1) && turn != done) return turn;
-    if (__atomic_load_n(&pool->quit, __ATOMIC_RELAXED)) return 0;
+// The open job's turn if it is another one than `done` and this seat takes part in it, else 0. A turn
+// that passes meanwhile may be told with the next one's invitation: worker_main looks at it again.
+static u32 open_turn(const Seat* seat, u32 done) {
+  const u32 turn = __atomic_load_n(&seat->pool->turn, __ATOMIC_SEQ_CST);
+  if (!(turn & 1) || turn == done) return 0;
+  return seat->number < __atomic_load_n(&seat->pool->invited, __ATOMIC_SEQ_CST) ? turn : 0;
+}
+
+static u32 spin_for_turn(const Seat* seat, u32 done, i64 spins) {
+  for (i64 spin = 0; spin < spins; ++spin) {
+    const u32 turn = open_turn(seat, done);
+    if (turn != 0 || __atomic_load_n(&seat->pool->quit, __ATOMIC_RELAXED)) return turn;
     pause();
   }
+  return 0;
+}
+
+// Whether this seat's next job comes soon, though not at once.
+static bool is_wanted_soon(const Seat* seat) {
+  const Pool* pool = seat->pool;
+  return __atomic_load_n(&pool->comes_again, __ATOMIC_RELAXED) &&
+         seat->number < __atomic_load_n(&pool->invited, __ATOMIC_RELAXED);
+}
+
+// 0 when the pool ends.
+static u32 wait_for_turn(Seat* seat, u32 done) {
+  Pool* pool = seat->pool;
+  u32 turn = spin_for_turn(seat, done, kSpins);
+  for (int wait = 0; turn == 0 && wait < kLongWaits && is_wanted_soon(seat); ++wait) {
+    give_way();
+    turn = spin_for_turn(seat, done, kPauses);
+  }
+  if (turn != 0) return turn;
   lock_take(&pool->lock);
   __atomic_fetch_add(&pool->sleeping, 1, __ATOMIC_SEQ_CST);
-  u32 turn;
+  __atomic_store_n(&seat->sleeps, 1, __ATOMIC_SEQ_CST);
   for (;;) {
-    turn = __atomic_load_n(&pool->turn, __ATOMIC_SEQ_CST);
-    if (((turn & 1) && turn != done) || pool->quit) break;
+    turn = open_turn(seat, done);
+    if (turn != 0 || pool->quit) break;
     signal_wait(&pool->wake, &pool->lock);
   }
+  __atomic_store_n(&seat->sleeps, 0, __ATOMIC_SEQ_CST);
   __atomic_fetch_sub(&pool->sleeping, 1, __ATOMIC_SEQ_CST);
   const bool quit = pool->quit != 0;
   lock_give(&pool->lock);
@@ -133,7 +165,7 @@ static THREAD_RESULT worker_main(void* argument) {
   Pool* pool = seat->pool;
   u32 done = 0;
   for (;;) {
-    const u32 turn = wait_for_turn(pool, done);
+    const u32 turn = wait_for_turn(seat, done);
     if (turn == 0) return 0;
     // Enter, then look again: the caller closes the job before it reads `inside`, so either it
     // sees us and waits, or we see that the job is closed.
@@ -213,17 +245,22 @@ static bool stays_alone(Pool* pool, i64 items, i64 estimated_ns) {
   return true;
 }
 
-void pool_run(Pool* pool, i64 items, i64 estimated_ns, Work work, void* argument) {
-  if (stays_alone(pool, items, estimated_ns)) {
-    for (i64 item = 0; item < items; ++item) work(argument, item, 0);
-    return;
+static bool any_sleeps(const Pool* pool, i64 invited) {
+  for (i64 i = 1; i < invited; ++i) {
+    if (__atomic_load_n(&pool->seats[i].sleeps, __ATOMIC_SEQ_CST)) return true;
   }
+  return false;
+}
+
+// Opens a job for the seats below `invited`, works on it and waits for the others: how many pauses.
+static int share(Pool* pool, i64 items, i64 invited, Work work, void* argument) {
   pool->work = work;
   pool->argument = argument;
   pool->items = items;
+  __atomic_store_n(&pool->invited, invited, __ATOMIC_SEQ_CST);
   __atomic_store_n(&pool->next, 0, __ATOMIC_RELAXED);
   __atomic_fetch_add(&pool->turn, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&pool->sleeping, __ATOMIC_SEQ_CST) > 0) {
+  if (__atomic_load_n(&pool->sleeping, __ATOMIC_SEQ_CST) > 0 && any_sleeps(pool, invited)) {
     lock_take(&pool->lock);
     signal_all(&pool->wake);
     lock_give(&pool->lock);
@@ -238,6 +275,26 @@ void pool_run(Pool* pool, i64 items, i64 estimated_ns, Work work, void* argument
       give_way();
     }
   }
-  learn(pool, spins >= kPatience);
+  return spins;
+}
+
+void pool_run(Pool* pool, i64 items, i64 estimated_ns, Work work, void* argument) {
+  if (stays_alone(pool, items, estimated_ns)) {
+    for (i64 item = 0; item < items; ++item) work(argument, item, 0);
+    return;
+  }
+  __atomic_store_n(&pool->comes_again, false, __ATOMIC_RELAXED);
+  learn(pool, share(pool, items, pool->num_threads, work, argument) >= kPatience);
+  __atomic_store_n(&pool->busy, 0, __ATOMIC_RELEASE);
+}
+
+void pool_run_long(Pool* pool, i64 items, Work work, void* argument) {
+  if (pool->num_threads == 1 || items <= 1 ||
+      __atomic_exchange_n(&pool->busy, 1, __ATOMIC_ACQUIRE)) {
+    for (i64 item = 0; item < items; ++item) work(argument, item, 0);
+    return;
+  }
+  __atomic_store_n(&pool->comes_again, true, __ATOMIC_RELAXED);
+  share(pool, items, items < pool->num_threads ? items : pool->num_threads, work, argument);
   __atomic_store_n(&pool->busy, 0, __ATOMIC_RELEASE);
 }

@@ -25,3 +25,8 @@ bool pool_is_awake(const Pool* pool);
 // Calls work(argument, 0 .. items-1, thread), each once, and returns when all are done. A job of
 // less than a millisecond (`estimated_ns`) may stay on the calling thread: see `alone` in Pool.
 void pool_run(Pool* pool, i64 items, i64 estimated_ns, Work work, void* argument);
+// The same for a few long items that come again soon, one for each of as many threads: shared whatever
+// the jobs before have met; the others sleep on. Those that take part wait for the next one a little
+// longer than they spin after other jobs, since what lies in between (tokens are chosen and sent) takes
+// that long; while they do they give their core to whoever wants it.
+void pool_run_long(Pool* pool, i64 items, Work work, void* argument);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
 
 import numpy as np
 import pytest
@@ -15,8 +14,9 @@ from engine.model.limits import ModelLimits
 from engine.model.passes import RECORDED_ROWS, RECORDING_VARIABLE
 from engine.model.trunk import Model
 from engine.ops.select import make_ops
-from engine.sequence.batch import Batch, BatchEntry, LogitsWanted, PassResult
+from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
 from tests.support.golden import OPS_NAMES, arrays, load_golden, run_tokens
+from tests.support.mixed_life import a_mixed_life, finish
 
 
 def called(monkeypatch: pytest.MonkeyPatch, case: str, ops_name: str, **changes: int) -> Model:
@@ -24,44 +24,6 @@ def called(monkeypatch: pytest.MonkeyPatch, case: str, ops_name: str, **changes:
     with monkeypatch.context() as patch:
         patch.setenv(RECORDING_VARIABLE, "off")
         return load_golden(case, ops_name, **changes)
-
-
-def finish(layers: Generator[int, None, PassResult]) -> PassResult:
-    """The result of a pass that is taken layer by layer."""
-    while True:
-        try:
-            next(layers)
-        except StopIteration as end:
-            return end.value
-
-
-def a_mixed_life(model: Model, tokens: list[int], seed: int) -> list[np.ndarray]:
-    """Windows of three sequences in changing company, partly committed, some of them abandoned."""
-    rng = np.random.default_rng(seed)
-    alive = [model.new_sequence() for _ in range(3)]
-    seen = []
-    for step in range(40):
-        chosen = [s for s in alive if rng.random() < 0.7] or alive[:1]
-        wants = rng.choice(list(LogitsWanted), len(chosen))
-        counts = rng.integers(1, 6, len(chosen))
-        entries = [
-            BatchEntry(s, tokens[s.length : s.length + int(n)], want)
-            for s, n, want in zip(chosen, counts, wants, strict=True)
-        ]
-        if step % 5 == 4:  # left in the middle
-            layers = model.layers(Batch(entries))
-            next(layers)
-            layers.close()
-            continue
-        result = model.forward(Batch(entries))
-        seen += [result.logits.copy(), result.streams.copy(), result.logit_rows]
-        for entry in entries:
-            entry.state.commit(int(rng.integers(0, len(entry.token_ids) + 1)))
-        if step % 13 == 12:
-            index = int(rng.integers(0, 3))
-            alive[index].release()
-            alive[index] = model.new_sequence()
-    return seen
 
 
 @pytest.mark.parametrize("ops_name", OPS_NAMES)

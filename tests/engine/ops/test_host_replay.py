@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -9,45 +12,126 @@ from engine.core.ggml_types import GgmlType
 from engine.ops.base import Limits
 from engine.ops.check_inputs import Inputs
 from engine.ops.host import HostOps
-from engine.ops.host_replay import LEAST_GAIN, SHORT_S, TRIED, ThreadTrial
+from engine.ops.host_replay import (
+    FIRST_LASTS,
+    IN_A_ROW,
+    LEAST_GAIN,
+    MOST_LASTS,
+    SHORT_S,
+    TRIED,
+    ThreadTrial,
+)
+from engine.ops.host_runner import Way
+
+WAYS = (Way.TOGETHER, Way.ALONE, Way.SIDES)
 
 
-def settled(alone_s: float, together_s: float) -> tuple[ThreadTrial, int]:
-    trial, runs = ThreadTrial(), 0
+def settled(
+    seconds: Callable[[Way, int], float], ways: tuple[Way, ...] = WAYS
+) -> tuple[ThreadTrial, int]:
+    """A trial whose n-th run in a way takes so long, and how many runs it took to settle."""
+    trial, runs, of_way = ThreadTrial(ways), 0, dict.fromkeys(ways, 0)
     while not trial.is_settled and runs < 100:
-        trial.note(alone_s if trial.is_alone else together_s)
+        way = trial.way
+        trial.note(seconds(way, of_way[way]))
+        of_way[way] += 1
         runs += 1
     return trial, runs
 
 
+def steadily(
+    alone_s: float, together_s: float, sides_s: float = 1.0
+) -> Callable[[Way, int], float]:
+    of_way = dict(zip(WAYS, (together_s, alone_s, sides_s), strict=True))
+    return lambda way, _: of_way[way]
+
+
+def run_on(trial: ThreadTrial, seconds: Callable[[Way, int], float]) -> int:
+    """How many runs a settled trial lasts; it is settled again afterwards."""
+    runs = 0
+    while trial.is_settled:
+        trial.has_run()
+        runs += 1
+    while not trial.is_settled:
+        trial.note(seconds(trial.way, 0))
+    return runs
+
+
 @pytest.mark.parametrize(
-    ("alone_s", "together_s", "is_alone"),
+    ("alone_s", "together_s", "sides_s", "way"),
     [
-        (100e-6, 100e-6, True),
-        (100e-6, 95e-6, True),  # not worth another core
-        (100e-6, 60e-6, False),
-        (100e-6, 300e-6, True),
+        (100e-6, 100e-6, 100e-6, Way.ALONE),
+        (100e-6, 95e-6, 92e-6, Way.ALONE),  # not worth another core
+        (100e-6, 60e-6, 70e-6, Way.TOGETHER),
+        (100e-6, 300e-6, 300e-6, Way.ALONE),
+        (100e-6, 80e-6, 60e-6, Way.SIDES),
     ],
 )
 def test_other_threads_are_used_where_they_gain_a_tenth(
-    alone_s: float, together_s: float, is_alone: bool
+    alone_s: float, together_s: float, sides_s: float, way: Way
 ) -> None:
-    trial, runs = settled(alone_s, together_s)
-    assert trial.is_alone is is_alone
-    assert runs == 2 * TRIED + 1
+    trial, runs = settled(steadily(alone_s, together_s, sides_s))
+    assert trial.way is way
+    assert runs == 3 * TRIED + 1
     assert LEAST_GAIN > 1
 
 
+def test_what_has_no_sides_is_not_tried_in_sides() -> None:
+    trial, runs = settled(steadily(100e-6, 60e-6), (Way.TOGETHER, Way.ALONE))
+    assert trial.way is Way.TOGETHER
+    assert runs == 2 * TRIED + 1
+
+
 def test_what_takes_long_is_never_tried_alone() -> None:
-    trial, runs = settled(1.0, 2 * SHORT_S)
-    assert not trial.is_alone
-    assert runs == 2
+    trial, runs = settled(steadily(1.0, 2 * SHORT_S, 1.0))
+    assert trial.way is Way.TOGETHER
+    assert runs == IN_A_ROW + 1
+
+
+def test_one_long_run_among_short_ones_is_an_interruption() -> None:
+    trial, _ = settled(lambda way, n: 1.0 if n == 1 else steadily(100e-6, 60e-6, 40e-6)(way, n))
+    assert trial.way is Way.SIDES
 
 
 def test_the_first_run_does_not_count() -> None:
     trial = ThreadTrial()
     trial.note(50 * SHORT_S)  # cold
     assert not trial.is_settled
+
+
+def test_a_way_that_is_usually_slow_and_once_quick_is_not_taken() -> None:
+    """As that of sides is while another program has the second core."""
+
+    def seconds(way: Way, n: int) -> float:
+        if way is Way.SIDES:
+            return 50e-6 if n % IN_A_ROW == 3 else 900e-6
+        return 100e-6
+
+    trial, _ = settled(seconds)
+    assert trial.way is Way.ALONE
+
+
+def test_each_way_runs_several_times_in_a_row() -> None:
+    """Else the threads that it needs would be found asleep."""
+    seen: list[Way] = []
+
+    def seconds(way: Way, _: int) -> float:
+        seen.append(way)
+        return 100e-6
+
+    settled(seconds)
+    changes = sum(a is not b for a, b in itertools.pairwise(seen))
+    assert changes == 3 * TRIED // IN_A_ROW - 1
+
+
+def test_ways_are_tried_again_more_and_more_seldom_until_something_has_changed() -> None:
+    busy, idle = steadily(100e-6, 200e-6, 200e-6), steadily(100e-6, 90e-6, 60e-6)
+    trial, _ = settled(busy)
+    lasted = [run_on(trial, busy) for _ in range(8)]
+    assert lasted == [FIRST_LASTS * 2**n for n in range(6)] + [MOST_LASTS] * 2
+    assert run_on(trial, idle) == MOST_LASTS
+    assert trial.way is Way.SIDES
+    assert run_on(trial, idle) == FIRST_LASTS
 
 
 def test_all_runs_of_a_recording_give_the_same_bits() -> None:
