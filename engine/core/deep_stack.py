@@ -7,11 +7,16 @@ is taken as it is used) and waits for it.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+import psutil
+
 STACK_BYTES = 64 * 1024 * 1024
+_LEAST_WAIT_S = 0.05
 
 T = TypeVar("T")
 _lock = threading.Lock()
@@ -32,8 +37,15 @@ class _Call(Generic[T]):
             self.error = error
 
 
-def call(function: Callable[[], T], timeout_s: float | None = None) -> T:
+def call(
+    function: Callable[[], T], timeout_s: float | None = None, processor_s: float | None = None
+) -> T:
     """The function's result, or its exception.
+
+    Args:
+        function: what is called; it computes in the thread that calls it.
+        timeout_s: the longest wait.
+        processor_s: the most processor time, which does not grow on a busy machine.
 
     Raises:
         TimeoutError: it takes longer. The thread goes on; it ends with the function or the process.
@@ -46,9 +58,37 @@ def call(function: Callable[[], T], timeout_s: float | None = None) -> T:
             thread.start()
         finally:
             threading.stack_size(before)
-    thread.join(timeout_s)
+    if processor_s is None:
+        thread.join(timeout_s)
+    else:
+        _join(thread, math.inf if timeout_s is None else timeout_s, processor_s)
     if pending.error is not None:
         raise pending.error
     if not pending.results:
         raise TimeoutError
     return pending.results[0]
+
+
+def _join(thread: threading.Thread, timeout_s: float, processor_s: float) -> None:
+    """Wait for the thread until it ends or has used up one of both."""
+    begin = time.monotonic()
+    used_s = 0.0
+    while thread.is_alive() and used_s < processor_s:
+        left_s = timeout_s - (time.monotonic() - begin)
+        if left_s <= 0:
+            return
+        # It cannot use more than all of that time.
+        thread.join(min(left_s, max(processor_s - used_s, _LEAST_WAIT_S)))
+        if thread.is_alive():
+            used_s = _processor_s(thread, time.monotonic() - begin)
+
+
+def _processor_s(thread: threading.Thread, since_s: float) -> float:
+    """Processor time of a thread; all of the time since it began where the system does not tell."""
+    try:
+        for entry in psutil.Process().threads():
+            if entry.id == thread.native_id:
+                return float(entry.user_time + entry.system_time)
+    except (psutil.Error, OSError):
+        return since_s
+    return 0.0  # it has just ended

@@ -35,7 +35,8 @@ from engine.text.values import argument_json
 from engine.worker.messages import ParameterRule
 
 VALUE_END = "\n</parameter>\n"
-COMPILE_TIMEOUT_S = 5.0
+COMPILE_PROCESSOR_S = 5.0
+COMPILE_TIMEOUT_S = 60.0  # on a machine that is busy with something else
 MAX_BRANCHES = 64
 MAX_REFERENCES = 16
 _REMEMBERED = 1024  # schemas of tools: an agent sends the same ones with each request
@@ -237,7 +238,9 @@ def _compiled(grammar: str, *, is_strict: bool) -> tuple[str, frozenset[str]]:
     """
     try:
         is_error, messages = deep_stack.call(
-            lambda: LLMatcher.validate_grammar_with_warnings(grammar), COMPILE_TIMEOUT_S
+            lambda: LLMatcher.validate_grammar_with_warnings(grammar),
+            timeout_s=COMPILE_TIMEOUT_S,
+            processor_s=COMPILE_PROCESSOR_S,
         )
     except TimeoutError as error:
         raise SchemaError("is too complicated to be enforced") from error

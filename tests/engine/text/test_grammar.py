@@ -324,3 +324,28 @@ def test_a_call_in_a_deep_stack_gives_results_errors_and_time_outs():
     with pytest.raises(TimeoutError):
         deep_stack.call(gate.wait, timeout_s=0.01)
     gate.set()
+
+
+def test_processor_time_is_no_time_that_others_have_the_processor():
+    pause = threading.Event()
+    assert not deep_stack.call(lambda: pause.wait(0.5), processor_s=0.1)  # longer, but it waits
+    with pytest.raises(TimeoutError):
+        deep_stack.call(lambda: pause.wait(60), timeout_s=0.2, processor_s=0.1)
+
+    def compute() -> None:
+        while not pause.is_set():
+            pass
+
+    try:
+        with pytest.raises(TimeoutError):
+            deep_stack.call(compute, processor_s=0.2)
+    finally:
+        pause.set()
+
+
+def test_a_schema_that_takes_too_much_processor_time_is_refused(monkeypatch):
+    monkeypatch.setattr("engine.text.value_grammar.COMPILE_PROCESSOR_S", 0.05)
+    names = [f"a{i}" for i in range(7000)]  # a second
+    form = json_schema({"type": "object", "properties": {n: {} for n in names}})
+    with pytest.raises(SchemaError, match="too complicated to be enforced"):
+        answer_grammar([], ANY_TOOL, form)
