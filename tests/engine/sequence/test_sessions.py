@@ -18,7 +18,7 @@ from engine.sequence.session_visit import Visit, next_step
 from engine.sequence.sessions import CheckpointKind, Line, Sessions
 from engine.sequence.state import SequenceState
 from engine.worker.messages import Done, SamplingParams, Start, Tokens
-from tests.support.golden import HOST_BOUND, OPS_NAMES, REFERENCE_BOUND, arrays, load_golden
+from tests.support.golden import OPS_NAMES, REFERENCE_BOUND, arrays, load_golden
 
 BIG = 1 << 30
 
@@ -115,8 +115,10 @@ def test_a_further_turn_agrees_with_reading_everything_anew(case, ops_name):
     warm = read(model, sessions, tokens[:150], 10, 144)
     cold = read(model, None, tokens[:150], 10, 144)
     assert warm[1].num_cached == 83
-    bound = REFERENCE_BOUND if ops_name == "reference" else HOST_BOUND
-    assert np.abs(warm[2] - cold[2]).max() <= bound
+    if ops_name == "host":  # its rows have the same bits however they are cut into passes
+        np.testing.assert_array_equal(warm[2], cold[2])
+    else:  # whole blocks of 64 positions have a form of their own
+        assert np.abs(warm[2] - cold[2]).max() <= REFERENCE_BOUND
 
 
 def test_a_sequence_does_not_touch_the_checkpoint_that_it_began_with():
