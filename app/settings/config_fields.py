@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Union
 
-import annotated_types
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from engine.core.config import RunConfig
+from engine.core.config_bounds import least_chars, number_bounds
 from engine.core.config_file import SECRET_KEYS
 from engine.core.config_words import is_optional
 
@@ -162,7 +162,7 @@ def _shape(annotation: object, metadata: Iterable[object]) -> tuple[Kind, Limits
         inner = next(item for item in typing.get_args(annotation) if item is not type(None))
         return _shape(inner, metadata)
     if origin is tuple:
-        return Kind.LINES, Limits(min_chars=_least_chars(typing.get_args(annotation)[0])), ()
+        return Kind.LINES, Limits(min_chars=least_chars(typing.get_args(annotation)[0])), ()
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return Kind.CHOICE, Limits(), tuple(str(member.value) for member in annotation)
     kinds = {
@@ -173,42 +173,8 @@ def _shape(annotation: object, metadata: Iterable[object]) -> tuple[Kind, Limits
         Path: Kind.PATH,
     }
     kind = kinds.get(annotation, Kind.ELSEWHERE) if isinstance(annotation, type) else Kind.ELSEWHERE
-    return kind, _limits(metadata), ()
-
-
-def _least_chars(item: object) -> int | None:
-    if typing.get_origin(item) is Annotated:
-        for extra in typing.get_args(item)[1:]:
-            if isinstance(extra, StringConstraints):
-                return extra.min_length
-    return None
-
-
-def _limits(metadata: Iterable[object]) -> Limits:
-    low = above = high = None
-    for constraint in _flat(metadata):
-        match constraint:
-            case annotated_types.Ge(ge=value):
-                low = value
-            case annotated_types.Gt(gt=value):
-                above = value
-            case annotated_types.Le(le=value):
-                high = value
-            case _:
-                pass
-    return Limits(_number(low), _number(above), _number(high))
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) else None
-
-
-def _flat(metadata: Iterable[object]) -> Iterator[object]:
-    for item in metadata:
-        if isinstance(item, FieldInfo):
-            yield from _flat(item.metadata)
-        else:
-            yield item
+    bounds = number_bounds(metadata)
+    return kind, Limits(bounds.low, bounds.above, bounds.high), ()
 
 
 def _plain(value: object) -> JsonValue:

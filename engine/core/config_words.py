@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Union
 
-import annotated_types
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+
+from engine.core.config_bounds import least_chars, number_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +101,13 @@ def _describe(annotation: object, metadata: Iterable[object]) -> str:
 
 
 def _plural(item: object) -> str:
-    if typing.get_origin(item) is Annotated:
-        for extra in typing.get_args(item)[1:]:
-            if isinstance(extra, StringConstraints) and extra.min_length:
-                return f"texts of {extra.min_length} characters or more"
-    return "texts"
+    least = least_chars(item)
+    return f"texts of {least} characters or more" if least else "texts"
 
 
 def _range(metadata: Iterable[object]) -> str:
-    low = high = above = None
-    for constraint in _flatten(metadata):
-        match constraint:
-            case annotated_types.Ge(ge=value):
-                low = value
-            case annotated_types.Gt(gt=value):
-                above = value
-            case annotated_types.Le(le=value):
-                high = value
-            case _:
-                pass
+    bounds = number_bounds(metadata)
+    low, above, high = bounds.low, bounds.above, bounds.high
     start = f"above {above}" if above is not None else ""
     if low is not None:
         start = f"from {low}" if high is not None else f"of {low} or more"
@@ -128,11 +117,3 @@ def _range(metadata: Iterable[object]) -> str:
         end = f"and {end}" if above is not None else end
     words = " ".join(part for part in (start, end) if part)
     return f" {words}" if words else ""
-
-
-def _flatten(metadata: Iterable[object]) -> Iterable[object]:
-    for item in metadata:
-        if isinstance(item, FieldInfo):
-            yield from _flatten(item.metadata)
-        else:
-            yield item
