@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from app.history.rows import (
 from app.history.schema import connect, prepare
 from app.history.titles import title_of
 from app.history.writing import write_batch
+from engine.core.files import rename_patiently
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ ROWS_AT_ONCE = 50
 CLOSE_ROWS = 64
 BATCH_ROWS = 500
 ATTACHMENTS_AT_ONCE = 20
-RENAME_PATIENCE_S = 10.0 if sys.platform == "win32" else 0.0
 
 
 def copy_path(path: Path) -> Path:
@@ -69,7 +68,7 @@ def set_aside_and_recover(path: Path) -> Problem:
         for leftover in (fresh, *(fresh.with_name(fresh.name + end) for end in COMPANIONS)):
             leftover.unlink(missing_ok=True)
         found = _rebuild(aside, copy_path(path), fresh)
-        _rename(fresh, path)
+        rename_patiently(fresh, path)
     except BaseException:
         for source, target in moved:
             with contextlib.suppress(OSError):
@@ -93,23 +92,9 @@ def _move(path: Path, aside: Path) -> list[tuple[Path, Path]]:
     for end in ("", *COMPANIONS):
         source, target = path.with_name(path.name + end), aside.with_name(aside.name + end)
         if source.exists():
-            _rename(source, target)
+            rename_patiently(source, target)
             moved.append((source, target))
     return moved
-
-
-def _rename(source: Path, target: Path) -> None:
-    """On Windows a virus scanner, or a copy that is just being left, may hold a file for a moment."""
-    deadline = time.monotonic() + RENAME_PATIENCE_S
-    while True:
-        try:
-            source.replace(target)
-        except PermissionError:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(0.1)
-        else:
-            return
 
 
 def _report(path: Path, aside: Path, found: Found) -> Problem:

@@ -46,7 +46,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        _rename(temporary, path)
+        rename_patiently(temporary, path)
     except OSError as error:
         raise ResourceError(
             f"{path} cannot be written ({error.strerror or error}). "
@@ -59,7 +59,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
 
 
-def _rename(source: Path, target: Path) -> None:
+def rename_patiently(source: Path, target: Path) -> None:
+    """Give a file its final name, over another one if need be; what holds it up for a moment is waited for.
+
+    Raises:
+        OSError: it stays impossible.
+    """
     deadline = time.monotonic() + RENAME_PATIENCE_S
     while True:
         try:

@@ -7,13 +7,12 @@ import errno
 import hashlib
 import os
 import shutil
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
+from engine.core import files
 from engine.core.errors import ResourceError
 from engine.core.files import JsonObject, write_json
 from engine.core.sizes import size_in_words
@@ -28,9 +27,6 @@ LARGEST_COPY_BYTES = 64 << 20
 _READ_BYTES = 4 << 20
 _FAT_LIMIT_BYTES = (4 << 30) - 1
 _FAT_NAMES = frozenset({"vfat", "msdos", "fat", "fat16", "fat32"})
-# A virus scanner may hold a file that was just written.
-_RENAME_PATIENCE_S = 10.0 if sys.platform == "win32" else 0.0
-_RENAME_PAUSE_S = 0.1
 # Windows (winerror.h): used by another process, or a part of it locked.
 _WINDOWS_HELD = frozenset({32, 33})
 # The device is not ready, gone, not connected; the network name is gone.
@@ -167,21 +163,13 @@ def rename(source: Path, target: Path) -> None:
     Raises:
         DiskError: it stays impossible.
     """
-    deadline = time.monotonic() + _RENAME_PATIENCE_S
-    while True:
-        try:
-            source.replace(target)
-        except PermissionError as error:
-            if time.monotonic() >= deadline:
-                # Its folder was written to a moment ago: on Windows, "access denied" is a scanner.
-                raise (
-                    _held(target) if _RENAME_PATIENCE_S else disk_error(error, target)
-                ) from error
-            time.sleep(_RENAME_PAUSE_S)
-        except OSError as error:
-            raise disk_error(error, target) from error
-        else:
-            return
+    try:
+        files.rename_patiently(source, target)
+    except PermissionError as error:
+        # Its folder was written to a moment ago: on Windows, "access denied" is a scanner.
+        raise (_held(target) if files.RENAME_PATIENCE_S else disk_error(error, target)) from error
+    except OSError as error:
+        raise disk_error(error, target) from error
 
 
 def _held(path: Path) -> DiskError:
