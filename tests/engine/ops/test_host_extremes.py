@@ -14,11 +14,18 @@ from engine.ops.base import Limits
 from engine.ops.check_cases import MixCase, error_of
 from engine.ops.check_inputs import Inputs, SequenceRows, kv_pool, make_plan
 from engine.ops.check_sequences import AttentionCase, AttentionSizes
-from engine.ops.host import HOST_FORMATS, HostOps
+from engine.ops.host import HostOps
 from engine.ops.weights import MoeWeights
+from tests.support.extreme_tensors import (
+    QUANTISED_FORMATS,
+    assert_bad_values_are_not_hidden,
+    assert_scales_are_kept,
+    even_rows,
+    filled_tensor,
+    product,
+)
 
 LIMITS = Limits(max_rows=64, max_window=8, num_slots=3, num_pages=200)
-QUANTISED_FORMATS = sorted(HOST_FORMATS - {GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 
 
 @pytest.fixture(scope="module", params=load_library().variants)
@@ -28,48 +35,19 @@ def host(request) -> Iterator[HostOps]:
     ops.close()
 
 
-def product(host: HostOps, tensor: Tensor, x: np.ndarray) -> np.ndarray:
-    out = np.zeros((len(x), tensor.shape[0]), np.float32)
-    host.matmul([host.matrix(tensor)], x.astype(np.float32), [out])
-    return out
-
-
-def filled_tensor(ggml_type: GgmlType, byte: int, columns: int) -> Tensor:
-    """Two rows of blocks whose bytes are all the same, but for sensible scales."""
-    tensor = Inputs(1).tensor(ggml_type, 2, columns)
-    scales = tensor.data.reshape(-1, ggml_type.block_bytes)
-    raw = np.full_like(scales, byte)
-    offsets = {GgmlType.Q6_K: (208,), GgmlType.Q2_K: (80, 82), GgmlType.Q3_K: (108,)}
-    two = {GgmlType.Q4_1, GgmlType.Q5_1, GgmlType.Q4_K, GgmlType.Q5_K}
-    offsets[GgmlType.IQ1_M] = (48, 50, 52, 54)
-    for offset in offsets.get(ggml_type, (0, 2) if ggml_type in two else (0,)):
-        raw[:, offset : offset + 2] = scales[:, offset : offset + 2]
-    if ggml_type is GgmlType.MXFP4:  # its scale is one byte
-        raw[:, 1] = byte
-    return Tensor("filled", tensor.type, tensor.shape, raw.reshape(-1))
-
-
 @pytest.mark.parametrize("byte", [0x00, 0x7F, 0x80, 0x88, 0xFF])
 @pytest.mark.parametrize("ggml_type", QUANTISED_FORMATS, ids=lambda t: t.name)
 def test_extreme_weights_and_activations_do_not_saturate(host: HostOps, ggml_type, byte: int):
     columns = 768
     tensor = filled_tensor(ggml_type, byte, columns)
-    signs = np.where(np.arange(columns) % 3 == 0, -1.0, 1.0)
-    # Activations of one size become exactly +-127 steps: no rounding hides a wrong sum.
-    x = np.stack([np.ones(columns), -np.ones(columns), signs]) * 2.0
+    x = even_rows(columns)
     wanted = x @ tensor.dequantise().astype(np.float64).T
     assert np.abs(product(host, tensor, x) - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("ggml_type", QUANTISED_FORMATS, ids=lambda t: t.name)
 def test_tiny_and_huge_activations_keep_their_scale(host: HostOps, ggml_type: GgmlType):
-    tensor = Inputs(3).tensor(ggml_type, 5, 512)
-    ones = np.where(Inputs(4).random.random(512) < 0.5, -1.0, 1.0)
-    plain = product(host, tensor, ones[None])
-    for scale in (2.0**-90, 2.0**90):
-        np.testing.assert_array_equal(product(host, tensor, ones[None] * scale), plain * scale)
-    assert not product(host, tensor, np.zeros((1, 512))).any()
-    assert not product(host, tensor, np.full((1, 512), 1e-38)).any()
+    assert_scales_are_kept(host, ggml_type)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -98,12 +76,7 @@ def test_a_scale_that_is_no_number_stays_in_its_matrix_row(host: HostOps, num_ro
 @pytest.mark.parametrize("at", [0, 9, 18, 31, 200, 511])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_value_that_is_no_number_is_not_hidden(host: HostOps, bad: float, at: int):
-    """A maximum drops NaN; a damaged file would then give finite nonsense instead of an error."""
-    for ggml_type in (GgmlType.Q8_0, GgmlType.Q4_K, GgmlType.IQ2_XS):
-        tensor = Inputs(6).tensor(ggml_type, 9, 512)
-        x = Inputs(7).normal(1, 512)
-        x[0, at] = bad
-        assert not np.isfinite(product(host, tensor, x)).any()
+    assert_bad_values_are_not_hidden(host, bad, at)
 
 
 def test_gates_saturate_without_overflow(host: HostOps):

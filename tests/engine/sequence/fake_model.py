@@ -2,7 +2,6 @@
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,35 +9,12 @@ from engine.core.errors import ResourceError
 from engine.sequence.batch import Batch, LogitsWanted, PassResult, logit_rows
 from engine.sequence.scheduler import Scheduler, SchedulerLimits
 from engine.worker.messages import Done, PromptProgress, SamplingParams, Start, Tokens
+from tests.support.fake_sequence import FakeSequence
 
 VOCAB = 50
 STOP_ID = 49
 NUM_LAYERS = 4
 LIMITS = SchedulerLimits(context=400, vocab_size=VOCAB, prompt_chunk=128, parallel=3)
-
-
-@dataclass(eq=False)
-class FakeSequence:
-    """Remembers its committed tokens; a pass must give exactly those that follow."""
-
-    model: "FakeModel"
-    tokens: list[int] = field(default_factory=list)
-    pending: list[int] = field(default_factory=list)
-    is_released: bool = False
-
-    @property
-    def length(self) -> int:
-        return len(self.tokens)
-
-    def commit(self, num_tokens: int) -> None:
-        assert num_tokens <= len(self.pending)
-        self.tokens += self.pending[:num_tokens]
-        self.pending = []
-
-    def release(self) -> None:
-        assert not self.is_released
-        self.is_released = True
-        self.model.alive.remove(self)
 
 
 class FakeModel:

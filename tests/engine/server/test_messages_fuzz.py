@@ -11,6 +11,7 @@ from engine.core.gguf_header import read_model_header
 from engine.server.anthropic_request import read_messages_request
 from engine.server.errors import ApiError
 from engine.text.prompt import ChatFormat
+from tests.support.spoilt_bodies import spoilt
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 CALL = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": "1"}}
@@ -71,34 +72,15 @@ def chat():
     return ChatFormat.from_metadata(read_model_header(BUNDLED_MODEL).metadata, "the model")
 
 
-def places(value):
-    """Every container in a value."""
-    if isinstance(value, dict | list):
-        yield value
-        for inner in list(value.values()) if isinstance(value, dict) else value:
-            yield from places(inner)
-
-
-def spoilt(chance):
-    body = copy.deepcopy(EVERYTHING)
-    for _ in range(chance.randint(1, 3)):
-        container = chance.choice([place for place in places(body) if place])
-        keys = list(container) if isinstance(container, dict) else range(len(container))
-        key = chance.choice(list(keys))
-        if chance.random() < 0.2:
-            del container[key]
-        else:
-            container[key] = copy.deepcopy(chance.choice(VALUES))
-    return body
-
-
 def test_whatever_stands_in_a_body_it_is_rendered_or_refused_with_a_sentence(chat):
     read_messages_request(copy.deepcopy(EVERYTHING), RunConfig(), 1000)
     chance = random.Random(7)  # noqa: S311 - dice of a test
     refusals, num_rendered, codes = [], 0, set()
     for _ in range(1500):
         try:
-            request = read_messages_request(spoilt(chance), RunConfig(), 1000).generation
+            request = read_messages_request(
+                spoilt(chance, EVERYTHING, VALUES), RunConfig(), 1000
+            ).generation
         except ApiError as error:
             refusals.append(error)
             continue

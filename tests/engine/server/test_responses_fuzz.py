@@ -7,6 +7,7 @@ from engine.core.config import RunConfig
 from engine.server.errors import ApiError
 from engine.server.responses_request import read_responses_request
 from engine.server.responses_sealed import seal
+from tests.support.spoilt_bodies import spoilt
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 INNER = [{"type": "function", "name": "log", "strict": True}, {"type": "custom", "name": "apply"}]
@@ -59,28 +60,12 @@ VALUES = [None, True, False, 0, -1, 1e9, 1.5, "", "x", "function", "ü\ud800", [
 VALUES += [{"type": None}, {"type": "message"}, {"": 1}, [{"type": "function_call"}], "x" * 2000]
 
 
-def places(value):
-    """Every container in a value, with the keys of what it holds."""
-    if isinstance(value, dict | list):
-        yield value
-        for inner in list(value.values()) if isinstance(value, dict) else value:
-            yield from places(inner)
-
-
 def test_whatever_stands_in_a_body_it_is_read_or_refused_with_a_sentence():
     read_responses_request(copy.deepcopy(EVERYTHING), RunConfig(), 1000)
     chance = random.Random(5)  # noqa: S311 - dice of a test
     refusals = []
     for _ in range(1500):
-        body = copy.deepcopy(EVERYTHING)
-        for _ in range(chance.randint(1, 3)):
-            container = chance.choice([place for place in places(body) if place])
-            keys = list(container) if isinstance(container, dict) else range(len(container))
-            key = chance.choice(list(keys))
-            if chance.random() < 0.2:
-                del container[key]
-            else:
-                container[key] = copy.deepcopy(chance.choice(VALUES))
+        body = spoilt(chance, EVERYTHING, VALUES)
         try:
             read_responses_request(body, RunConfig(), 1000)
         except ApiError as error:

@@ -2,7 +2,6 @@
 says what stands in a script."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from engine.decode.rules import PHRASE_REPEATS
 from engine.sequence.batch import Batch, PassResult, logit_rows
 from engine.sequence.scheduler import Scheduler, SchedulerLimits
 from engine.worker.messages import Done, SamplingParams, Start, Tokens
+from tests.support.fake_sequence import FakeSequence
 
 VOCAB = 60
 STOP_ID = 59
@@ -22,28 +22,6 @@ NUM_LAYERS = 3
 LIMITS = SchedulerLimits(context=900, vocab_size=VOCAB, prompt_chunk=128, parallel=3)
 GREEDY = SamplingParams(temperature=0)
 PHRASE = [11, 12, 13, 14, 15, 16, 17]
-
-
-@dataclass(eq=False)
-class ScriptedSequence:
-    """Remembers its committed tokens."""
-
-    model: "ScriptedModel"
-    tokens: list[int] = field(default_factory=list)
-    pending: list[int] = field(default_factory=list)
-    last_streams: None = None
-
-    @property
-    def length(self) -> int:
-        return len(self.tokens)
-
-    def commit(self, num_tokens: int) -> None:
-        assert num_tokens <= len(self.pending)
-        self.tokens += self.pending[:num_tokens]
-        self.pending = []
-
-    def release(self) -> None:
-        self.model.alive.remove(self)
 
 
 class ScriptedModel:
@@ -58,13 +36,13 @@ class ScriptedModel:
     def __init__(self, scripts: dict[int, list[int]], max_tokens: int = 10**9) -> None:
         self.scripts = scripts
         self.max_tokens = max_tokens
-        self.alive: list[ScriptedSequence] = []
+        self.alive: list[FakeSequence] = []
         self.windows: list[int] = []  # rows of passes
         self.num_refused = 0
         self.at_layer: Callable[[int], None] = lambda _: None
 
-    def new_sequence(self) -> ScriptedSequence:
-        self.alive.append(ScriptedSequence(self))
+    def new_sequence(self) -> FakeSequence:
+        self.alive.append(FakeSequence(self))
         return self.alive[-1]
 
     def new_lane(self, max_rows: int) -> "ScriptedModel":

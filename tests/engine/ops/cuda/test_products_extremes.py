@@ -10,13 +10,18 @@ import pytest
 from engine.core.ggml_types import GgmlType
 from engine.device.array import DeviceArray
 from engine.device.emulated import EmulatedDevice
-from engine.gguf.reader import Tensor
 from engine.ops.check_inputs import Inputs
 from engine.ops.cuda_matrix import CudaMatrix
-from engine.ops.host import HOST_FORMATS
 from tests.support.cuda_products import ProductOps, product_files
+from tests.support.extreme_tensors import (
+    QUANTISED_FORMATS,
+    assert_bad_values_are_not_hidden,
+    assert_scales_are_kept,
+    even_rows,
+    filled_tensor,
+    product,
+)
 
-QUANTISED_FORMATS = sorted(HOST_FORMATS - {GgmlType.F32, GgmlType.F16, GgmlType.BF16})
 NUM_MANY = 17  # rows from which tensor cores compute
 
 pytestmark = pytest.mark.slow
@@ -35,35 +40,12 @@ def ops(card: EmulatedDevice) -> ProductOps:
     return ProductOps(card)
 
 
-def product(ops: ProductOps, tensor: Tensor, x: np.ndarray) -> np.ndarray:
-    out = np.zeros((len(x), tensor.shape[0]), np.float32)
-    ops.matmul([ops.matrix(tensor)], x.astype(np.float32), [out])
-    return out
-
-
-def filled_tensor(ggml_type: GgmlType, byte: int, columns: int) -> Tensor:
-    """Two rows of blocks whose bytes are all the same, but for sensible scales."""
-    tensor = Inputs(1).tensor(ggml_type, 2, columns)
-    scales = tensor.data.reshape(-1, ggml_type.block_bytes)
-    raw = np.full_like(scales, byte)
-    offsets = {GgmlType.Q6_K: (208,), GgmlType.Q2_K: (80, 82), GgmlType.Q3_K: (108,)}
-    two = {GgmlType.Q4_1, GgmlType.Q5_1, GgmlType.Q4_K, GgmlType.Q5_K}
-    offsets[GgmlType.IQ1_M] = (48, 50, 52, 54)
-    for offset in offsets.get(ggml_type, (0, 2) if ggml_type in two else (0,)):
-        raw[:, offset : offset + 2] = scales[:, offset : offset + 2]
-    if ggml_type is GgmlType.MXFP4:  # its scale is one byte
-        raw[:, 1] = byte
-    return Tensor("filled", tensor.type, tensor.shape, raw.reshape(-1))
-
-
 @pytest.mark.parametrize("byte", [0x00, 0x7F, 0x80, 0x88, 0xFF])
 @pytest.mark.parametrize("ggml_type", QUANTISED_FORMATS, ids=lambda t: t.name)
 def test_extreme_weights_and_activations_do_not_saturate(ops: ProductOps, ggml_type, byte: int):
     columns = 768
     tensor = filled_tensor(ggml_type, byte, columns)
-    signs = np.where(np.arange(columns) % 3 == 0, -1.0, 1.0)
-    # Activations of one size become exactly +-127 steps: no rounding hides a wrong sum.
-    x = np.stack([np.ones(columns), -np.ones(columns), signs] * 6) * 2.0
+    x = np.tile(even_rows(columns), (6, 1))
     wanted = x @ tensor.dequantise().astype(np.float64).T
     bound = 1e-5 * np.abs(wanted).max()
     assert np.abs(product(ops, tensor, x) - wanted).max() <= bound  # tensor cores
@@ -90,13 +72,7 @@ def test_rows_of_a_table_are_decoded_as_the_format_says(ops: ProductOps, ggml_ty
 
 @pytest.mark.parametrize("ggml_type", QUANTISED_FORMATS, ids=lambda t: t.name)
 def test_tiny_and_huge_activations_keep_their_scale(ops: ProductOps, ggml_type: GgmlType):
-    tensor = Inputs(3).tensor(ggml_type, 5, 512)
-    ones = np.where(Inputs(4).random.random(512) < 0.5, -1.0, 1.0)
-    plain = product(ops, tensor, ones[None])
-    for scale in (2.0**-90, 2.0**90):
-        np.testing.assert_array_equal(product(ops, tensor, ones[None] * scale), plain * scale)
-    assert not product(ops, tensor, np.zeros((1, 512))).any()
-    assert not product(ops, tensor, np.full((1, 512), 1e-38)).any()
+    assert_scales_are_kept(ops, ggml_type)
 
 
 @pytest.mark.parametrize("num_rows", [3, NUM_MANY])
@@ -117,12 +93,7 @@ def test_values_that_are_no_numbers_stay_in_their_row(ops: ProductOps, bad: floa
 @pytest.mark.parametrize("at", [0, 9, 18, 31, 200, 511])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_value_that_is_no_number_is_not_hidden(ops: ProductOps, bad: float, at: int):
-    """A maximum drops NaN; a damaged file would then give finite nonsense instead of an error."""
-    for ggml_type in (GgmlType.Q8_0, GgmlType.Q4_K, GgmlType.IQ2_XS):
-        tensor = Inputs(6).tensor(ggml_type, 9, 512)
-        x = Inputs(7).normal(1, 512)
-        x[0, at] = bad
-        assert not np.isfinite(product(ops, tensor, x)).any()
+    assert_bad_values_are_not_hidden(ops, bad, at)
 
 
 @pytest.mark.parametrize("columns", [32, 96, 1056, 4096, 4128, 8192, 8224, 10240])
