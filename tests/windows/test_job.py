@@ -1,14 +1,12 @@
 """The engine's processes on Windows: one Job object, and no orphans, under Wine."""
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.windows.checks import ROOT, copy_program, windows_report
 from tests.windows.wine import Wine
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("job_check.py")
 NEEDED = (
     "engine/__init__.py",
@@ -23,22 +21,8 @@ NEEDED = (
 @pytest.mark.timeout(400)
 def test_the_engine_ends_with_whoever_started_it(wine: Wine, wine_folder: Path):
     program = wine_folder / "program"
-    sources = [*NEEDED, *_files_of("app"), *_files_of("app/supervisor")]
-    for name in sources:
-        (program / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, program / name)
-    shutil.copy2(SCRIPT, wine_folder)
-    done = wine.run(
-        wine.windows_path(wine.python / "python.exe"),
-        "-X",
-        "utf8",
-        SCRIPT.name,
-        wine.windows_path(program),
-        wine.windows_path(wine_folder),
-        cwd=wine_folder,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    copy_program([*NEEDED, *_files_of("app"), *_files_of("app/supervisor")], program)
+    report = windows_report(wine, wine_folder, SCRIPT, program, wine_folder)
     assert report == {
         "is_its_child": True,
         "lives": True,

@@ -1,33 +1,22 @@
 """The Windows kernel library, run by a Windows Python."""
 
-import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.windows.checks import PREBUILT, own_report, windows_report
 from tests.windows.wine import Wine
 
-ROOT = Path(__file__).parents[2]
-PREBUILT = ROOT / "engine" / "kernels" / "prebuilt"
 SCRIPT = Path(__file__).with_name("kernels_check.py")
 
 
 @pytest.mark.wine
 def test_vectors_threads_and_mapped_files_work_on_windows(wine: Wine, wine_folder: Path):
-    shutil.copy2(PREBUILT / "stratum_host.dll", wine_folder)
-    shutil.copy2(SCRIPT, wine_folder)
-    words = [
-        wine.windows_path(wine.python / "python.exe"),
-        SCRIPT.name,
-        wine.windows_path(wine_folder / "stratum_host.dll"),
-        wine.windows_path(wine_folder),
-    ]
-    done = wine.run(*words, cwd=wine_folder)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    library = wine_folder / "stratum_host.dll"
+    shutil.copy2(PREBUILT / library.name, wine_folder)
+    report = windows_report(wine, wine_folder, SCRIPT, library, wine_folder)
     assert report["wrong"] == []
     assert "avx2" in report["variants"]
     assert report["threads"] == [1, 4] * len(report["variants"])
@@ -35,11 +24,5 @@ def test_vectors_threads_and_mapped_files_work_on_windows(wine: Wine, wine_folde
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the other library is for Linux")
 def test_the_check_itself_is_right_with_the_library_of_linux(tmp_path: Path):
-    done = subprocess.run(
-        [sys.executable, SCRIPT, PREBUILT / "libstratum_host.so", tmp_path],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=True,
-    )
-    assert json.loads(done.stdout)["wrong"] == []
+    report = own_report(SCRIPT, PREBUILT / "libstratum_host.so", tmp_path)
+    assert report["wrong"] == []

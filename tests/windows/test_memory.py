@@ -1,14 +1,12 @@
 """What the engine asks Windows about memory, under Wine."""
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.windows.checks import copy_program, windows_report
 from tests.windows.wine import Wine
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("memory_check.py")
 NEEDED = (
     "engine/__init__.py",
@@ -25,21 +23,8 @@ NEEDED = (
 @pytest.mark.wine
 def test_pages_are_asked_for_given_back_and_watched(wine: Wine, wine_folder: Path):
     program = wine_folder / "program"
-    for name in NEEDED:
-        (program / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, program / name)
-    shutil.copy2(SCRIPT, wine_folder)
-    done = wine.run(
-        wine.windows_path(wine.python / "python.exe"),
-        "-X",
-        "utf8",
-        SCRIPT.name,
-        wine.windows_path(program),
-        wine.windows_path(wine_folder),
-        cwd=wine_folder,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    copy_program(NEEDED, program)
+    report = windows_report(wine, wine_folder, SCRIPT, program, wine_folder)
     assert report == {
         "pages": True,
         "contents": True,
