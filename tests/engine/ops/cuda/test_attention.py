@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -19,23 +18,15 @@ from engine.ops.plan import PassPlan
 from engine.ops.pools import KvPool
 from engine.ops.reference import ReferenceOps
 from engine.ops.weights import AttentionWeights
-from tests.support.cuda_mixers import KERNEL_FILES, MixerOps
+from tests.support.cuda_mixers import MixerOps
 
 LIMITS = Limits(max_rows=64, max_window=8, num_slots=3, num_pages=400)
 SLOT = 1
 
 
-@pytest.fixture(scope="module")
-def card() -> Iterator[EmulatedDevice]:
-    device = EmulatedDevice()
-    device.load_kernels(KERNEL_FILES)
-    yield device
-    device.close()
-
-
 @pytest.fixture
-def ops(card: EmulatedDevice) -> MixerOps:
-    return MixerOps(LIMITS, card)
+def ops(mixer_card: EmulatedDevice) -> MixerOps:
+    return MixerOps(LIMITS, mixer_card)
 
 
 class ShuffledCase(AttentionCase):

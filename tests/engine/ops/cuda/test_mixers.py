@@ -6,7 +6,6 @@ On the emulated card: late and in odd orders, memory that nobody set is NaN.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from engine.ops.base import Limits
 from engine.ops.check_cases import MixCase, OpCase, Results, RowsCase, error_of
 from engine.ops.check_sequences import AttentionCase, DeltaCase, DeltaSizes, PleCase, SequenceCase
 from engine.ops.reference import ReferenceOps
-from tests.support.cuda_mixers import KERNEL_FILES, MixerOps
+from tests.support.cuda_mixers import MixerOps
 from tests.support.ops_cases import layer_cases, row_cases, sequence_cases
 
 FLOAT_BOUND = 1e-5
@@ -38,17 +37,9 @@ CASES: dict[str, OpCase] = {
 SEQUENCES = {name: case for name, case in CASES.items() if isinstance(case, SequenceCase)}
 
 
-@pytest.fixture(scope="module")
-def card() -> Iterator[EmulatedDevice]:
-    device = EmulatedDevice()
-    device.load_kernels(KERNEL_FILES)
-    yield device
-    device.close()
-
-
 @pytest.fixture
-def ops(card: EmulatedDevice) -> MixerOps:
-    return MixerOps(LIMITS, card)
+def ops(mixer_card: EmulatedDevice) -> MixerOps:
+    return MixerOps(LIMITS, mixer_card)
 
 
 @functools.cache

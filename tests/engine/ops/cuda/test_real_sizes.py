@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -23,7 +21,7 @@ from engine.ops.check_sequences import (
 )
 from engine.ops.cuda_sampling import CudaSampling
 from engine.ops.reference import ReferenceOps
-from tests.support.cuda_mixers import KERNEL_FILES, MixerOps
+from tests.support.cuda_mixers import MixerOps
 
 pytestmark = pytest.mark.slow
 
@@ -31,17 +29,9 @@ LIMITS = Limits(max_rows=32, max_window=8, num_slots=3, num_pages=400)
 REFERENCE = ReferenceOps(LIMITS)
 
 
-@pytest.fixture(scope="module")
-def card() -> Iterator[EmulatedDevice]:
-    device = EmulatedDevice()
-    device.load_kernels(KERNEL_FILES)
-    yield device
-    device.close()
-
-
 @pytest.fixture
-def ops(card: EmulatedDevice) -> MixerOps:
-    return MixerOps(LIMITS, card)
+def ops(mixer_card: EmulatedDevice) -> MixerOps:
+    return MixerOps(LIMITS, mixer_card)
 
 
 @pytest.mark.parametrize(("ggml_type", "bound"), [(GgmlType.Q8_0, 0.02), (GgmlType.BF16, 1e-5)])
