@@ -43,7 +43,12 @@ class ModelBytes:
 
 
 class PassCosts:
-    """Seconds of passes by their number of rows."""
+    """Seconds of passes by their number of rows.
+
+    Attributes:
+        is_known: a pass that gave each of its requests one token was measured: what drafts are
+            compared with.
+    """
 
     def __init__(self, model: ModelBytes) -> None:
         one = model.touched(1)
@@ -54,14 +59,10 @@ class PassCosts:
         self._measured = [0.0] * MOST_ROWS
         self._is_warm = [False] * MOST_ROWS
         self._known: list[int] = []  # numbers of rows that were measured, ascending
+        self.is_known = False
 
-    @property
-    def is_known(self) -> bool:
-        """Whether a pass of one row was measured."""
-        return self._measured[0] > 0
-
-    def note(self, num_rows: int, seconds: float) -> None:
-        """A pass of so many rows took so long."""
+    def note(self, num_rows: int, seconds: float, num_requests: int = 1) -> None:
+        """A pass of so many rows, for so many requests, took so long."""
         if not 1 <= num_rows <= MOST_ROWS:
             return
         if not self._is_warm[num_rows - 1]:  # the first of its kind prepares what others use
@@ -73,6 +74,7 @@ class PassCosts:
             seconds = known + share * (min(seconds, _OUTLIER * known) - known)
         else:
             bisect.insort(self._known, num_rows)
+        self.is_known = self.is_known or num_rows == num_requests
         self._measured[num_rows - 1] = seconds
 
     def of(self, num_rows: int) -> float:

@@ -250,14 +250,14 @@ class Drafting:
         except ResourceError as error:
             logger.warning("%s", error)
 
-    def note_step(self, num_rows: int, seconds: float) -> None:
+    def note_step(self, num_rows: int, num_requests: int, seconds: float) -> None:
         """A step whose pass held windows alone took so long, with all that was done in it."""
         head_s, self._head_s = self._head_s, 0.0
         if num_rows == 1:
             self._num_single += 1
             if self._num_single > SINGLES_NOTED and self._num_single % SINGLES_NOTED:
                 return
-        self._policy.costs.note(num_rows, seconds - head_s)
+        self._policy.costs.note(num_rows, seconds - head_s, num_requests)
 
     def note(self, request: RunningRequest, num_offered: int, num_accepted: int) -> None:
         """The first `num_offered` drafts of a request were verified."""
@@ -289,8 +289,10 @@ class Drafting:
             parts: of requests that are due.
             num_others: requests that shared the pass and are not.
         """
-        lengths = [self._look(part) for part in parts]
-        if self._head is not None and any(map(_wants_head, parts)):
+        other_rows = num_others + len(parts) - 1
+        num_sharing = 0 if self._head is None else sum(map(_wants_head, parts))
+        lengths = [self._look(part, other_rows, num_sharing) for part in parts]
+        if self._head is not None and num_sharing:
             self._tell_head(self._head, parts, lengths)
         for part in parts:
             drafts = part.request.drafts
@@ -299,14 +301,20 @@ class Drafting:
             # Most tokens of a chat follow nothing that was there before: then this was all.
             # And before a token without drafts was timed there is nothing to compare drafts with.
             if drafts.has_any and (self._settings.is_fixed or self._policy.costs.is_known):
-                self._decide(part.request, drafts, num_others + len(parts) - 1)
+                self._decide(part.request, drafts, other_rows)
             if not self._settings.is_fixed:
                 drafts.rest()
 
     # -- one request's drafts --------------------------------------------------------------------
 
-    def _look(self, part: Computed) -> int:
-        """Bring the index up to date; how many drafts the head should make."""
+    def _look(self, part: Computed, other_rows: int, num_sharing: int) -> int:
+        """Bring the index up to date; how many drafts the head should make.
+
+        Args:
+            part: what was computed.
+            other_rows: rows of other requests in the next pass, without their drafts.
+            num_sharing: requests for which the head drafts at the same time.
+        """
         request, drafts = part.request, part.request.drafts
         if drafts is None or not part.goes_on:
             return 0
@@ -333,7 +341,7 @@ class Drafting:
             drafts.num_matched, MOST_DRAFTS
         ):
             return 0
-        length = drafts.policy.head_length(most)
+        length = drafts.policy.head_length(most, other_rows, num_sharing)
         drafts.uses_head = drafts.policy.uses_head
         return length
 

@@ -200,9 +200,18 @@ class RequestPolicy:
             return best
         return self._explore(min(EXPLORED, cap))
 
-    def head_length(self, most: int, other_rows: int = 0) -> int:
-        """How many drafts of the head to make; 0 = none."""
-        best, gain = self._best(self._head.probability, most, other_rows, self._shared.draft_s)
+    def head_length(self, most: int, other_rows: int = 0, num_sharing: int = 1) -> int:
+        """How many drafts of the head to make; 0 = none.
+
+        Args:
+            most: drafts that the window has room for.
+            other_rows: rows of other requests in the same pass.
+            num_sharing: requests, this one included, that the head drafts for in the same passes of
+                its own, so that each bears a part of their time.
+        """
+        draft_s = self._shared.draft_s / num_sharing
+        best, gain = self._best(self._head.probability, most, other_rows, draft_s)
+        gain = 1.0 + (gain - 1.0) * num_sharing  # what all of them gain, each as much
         if gain >= LEAST_GAIN:
             self._head_idle = 0
             return best

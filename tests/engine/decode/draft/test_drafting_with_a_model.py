@@ -92,6 +92,17 @@ def test_a_copied_text_comes_in_long_windows(loaded, tokenizer):
     assert drafts.totals["lookup"].accepted == timings.draft_accepted
 
 
+def test_requests_that_never_run_alone_draft_too_and_the_head_rests_where_it_does_not_pay(
+    loaded, tokenizer
+):
+    copies = [replace(starts(tokenizer)[0], request_id=f"r{i}", max_tokens=64) for i in range(3)]
+    drafting = named_drafting(loaded, "policy")
+    wanted, _ = answers_of(loaded, copies)
+    got, ends = answers_of(loaded, copies, drafting)
+    assert got == wanted
+    assert sum(end.timings.draft_tokens for end in ends.values()) > 0
+
+
 @pytest.mark.parametrize("max_tokens", range(1, 20))
 def test_an_answer_ends_at_its_limit_also_in_the_middle_of_a_window(loaded, tokenizer, max_tokens):
     copy = replace(starts(tokenizer)[0], max_tokens=max_tokens)

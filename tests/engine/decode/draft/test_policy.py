@@ -120,6 +120,26 @@ def test_the_head_drafts_no_longer_than_its_drafts_are_worth():
     assert dear.for_request().head_length(3) == 0
 
 
+def test_requests_that_share_the_heads_passes_share_their_time():
+    """Four together gain four times what one does, and the head computes for all of them at once."""
+    times = [(4, 0.020), (5, 0.021), (6, 0.022), (7, 0.023), (8, 0.024)]
+    shared = policy(times=[(1, 0.010), (2, 0.011), (3, 0.012), *times])
+    measured_head(shared, 0.006)
+    assert shared.for_request().head_length(3) == 0
+    assert shared.for_request().head_length(3, other_rows=3, num_sharing=1) == 0
+    assert shared.for_request().head_length(3, other_rows=3, num_sharing=4) > 0
+
+
+def test_a_step_without_drafts_is_known_by_that_of_several_requests_too():
+    costs = PassCosts(DENSE)
+    for _ in range(2):  # the first of its kind does not count
+        costs.note(6, 0.012, 3)
+    assert not costs.is_known  # with drafts, or tokens that were given
+    for _ in range(2):
+        costs.note(3, 0.010, 3)
+    assert costs.is_known
+
+
 def test_counts_forget():
     counts = Counts(memory=32)
     for _ in range(50):
