@@ -30,7 +30,8 @@ ROLES = ("user", "assistant", "system", "developer")
 
 # Items that cannot be read here, with the reason.
 REFUSED = {
-    "item_reference": "refers to a stored item, and this server stores nothing: send the item",
+    "item_reference": "refers to a stored item, and this server stores nothing: send the item itself "
+    "(clients do so when they are told store: false)",
     "compaction": "holds a conversation in a form that only its own server can read",
 }
 
