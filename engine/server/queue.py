@@ -75,7 +75,7 @@ class RequestQueue:
             raise ApiError(
                 429,
                 "queue_full",
-                f"{self._running} requests are running and {len(self._waiting)} are waiting. "
+                f"The queue is full: {self._running} running, {len(self._waiting)} waiting. "
                 "Try again in a moment, or raise the setting queue_max.",
             )
         self._waiting.append(ticket)
