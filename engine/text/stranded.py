@@ -2,16 +2,18 @@
 
 Thinking goes out as reasoning while it streams. If the turn ends in thinking, a call that stands at
 its very end, complete, declared and well-formed, was meant; everything else was only talked about.
-A wrong guess would run what the model only considered, so nothing is repaired here.
+A wrong guess would run what the model only considered, so nothing is repaired here. Nor did anything
+hold the thinking to the tools while it was written, so a call must have what its tool requires.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from enum import Enum, auto
 
 from engine.text.call_parser import CallParser, Ending
-from engine.text.events import Event, Tag
+from engine.text.events import CallDelta, CallStart, Event, Tag
 from engine.text.lines import LineTracker
 from engine.text.tool_table import ToolTable
 
@@ -55,7 +57,21 @@ class StrandedCallWatch:
         """The events of the calls that end the thinking; none unless all of them may be run."""
         if self._state is not _Watch.AFTER or self._num_undeclared:
             return []
-        return self._events
+        return self._events if self._are_sound() else []
+
+    def _are_sound(self) -> bool:
+        """Whether every call has what its tool requires, in types and choices that it allows."""
+        written: dict[int, list[str]] = {}
+        for event in self._events:
+            if isinstance(event, CallDelta):
+                written.setdefault(event.index, []).append(event.arguments)
+        for event in self._events:
+            if isinstance(event, CallStart):
+                tool = self._tools.lookup(event.name)
+                arguments = json.loads("".join(written.get(event.index, ())) or "{}")
+                if tool is None or not tool.may_take(arguments):
+                    return False
+        return True
 
     def feed(self, text: str) -> None:
         """Reads reasoning text."""

@@ -7,13 +7,14 @@ a declared name" in O(log n) instead of comparing with each of up to 512 tools p
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.text.events import ToolSpec
 from engine.text.schema_kinds import (
     Kinds,
     allowed_kinds,
     declared_parameters,
+    kind_of,
     required_parameters,
 )
 
@@ -65,6 +66,23 @@ class ToolShape:
             kinds = allowed_kinds(self._schemas[parameter], self._root)
             self._kinds[parameter] = kinds
         return kinds
+
+    def may_take(self, arguments: Mapping[str, object]) -> bool:
+        """Whether nothing that is required lacks, and each value is of a type and a choice allowed.
+
+        Not a validation: what a schema says beyond that is not looked at.
+        """
+        if not self.required <= arguments.keys():
+            return False
+        return all(self._may_be(name, value) for name, value in arguments.items())
+
+    def _may_be(self, parameter: str, value: object) -> bool:
+        kinds, schema = self.kinds(parameter), self._schemas.get(parameter)
+        if kinds is None:
+            return True
+        choices = schema.get("enum") if isinstance(schema, Mapping) else None
+        is_choice = not isinstance(choices, list) or value in choices
+        return kind_of(value) in kinds and is_choice
 
 
 class ToolTable:

@@ -27,6 +27,7 @@ def server(start_server):
         {"when": "ONE CALL", "text": f"I read it.\n{CALL}", "times": 0},
         {"when": "TWO CALLS", "text": f"I read it.\n{CALL}\n{LIST}\n", "times": 0},
         *twice("AN ENVELOPE", f"So\n{STRANGE}", f"Sorry.\n\n{LIST}"),
+        *twice("NO PATH", "So\n<tool_call>\n<function=read>\n</function>\n</tool_call>", CALL),
         *twice("MID THOUGHT", "I wonder whether </thi", "Forty-two."),
         *twice("STILL NOTHING", "Hm", ""),
         *twice("WAITS", "Hm", "word " * 200, delay_ms=50),
@@ -95,6 +96,13 @@ def test_a_call_of_no_tool_stays_in_the_thinking_and_the_answer_goes_on(server):
     assert choice["finish_reason"] == "tool_calls"
     assert timings["predicted_n"] == usage["completion_tokens"]
     assert timings["prompt_n"] == usage["prompt_tokens"]
+
+
+def test_a_call_without_what_its_tool_requires_is_asked_for_once_more(server):
+    choice, _, _ = ask(server, "NO PATH")
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"]["arguments"] == '{"path":"a.py"}'
+    assert "<function=read>" in choice["message"]["reasoning_content"]
 
 
 def test_thinking_that_stops_in_mid_thought_is_closed_and_the_answer_follows(server):

@@ -44,6 +44,7 @@ TOOLS = (
         },
     ),
     ToolSpec("get_time", {}),
+    ToolSpec("paint", {"properties": {"colour": {"enum": ["red", "blue"]}}}),
     ToolSpec("odd", {"properties": {"name": STRING, "arguments": STRING}}),
 )
 
