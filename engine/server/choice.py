@@ -22,7 +22,7 @@ from engine.server.front import Front, new_id
 from engine.server.logprobs import LogprobAligner
 from engine.server.steps import Began, ChoiceEnd, Delta, GenerationPlan, PromptRead, Step
 from engine.text.answer import AnswerStream
-from engine.text.events import CallEnd, ContentDelta, Event, FinishReason
+from engine.text.events import ContentDelta, Event, FinishReason
 from engine.text.parser import Phase as AnswerPhase
 from engine.text.turns import prompt_borders
 from engine.worker.answer_limits import (
@@ -73,6 +73,7 @@ class Choice:
             stops=plan.stops,
             new_call_id=lambda: new_id("call_"),
             is_raw=plan.is_raw,
+            ends_with_call=not plan.tools.parallel,
         )
         self._aligner = LogprobAligner(tokenizer) if plan.sampling.top_logprobs >= 0 else None
         self._borders = prompt_borders(plan.prompt, tokenizer)
@@ -262,7 +263,7 @@ class Choice:
             is_content = was_answering and self._answer.phase is AnswerPhase.ANSWERING
             if self._aligner is not None and logprob is not None and is_content:
                 self._aligner.push(logprob)
-            self._is_over = update.stopped is not None
+            self._is_over = update.is_over
             yield from self._deltas(update.events)
 
     def _read_together(self, token_ids: tuple[int, ...]) -> Iterator[Step]:
@@ -274,7 +275,7 @@ class Choice:
         self._generated += update.num_tokens
         self._active.note_tokens(update.num_tokens)
         self._active.phase = Phase(self._answer.phase.value)
-        self._is_over = update.stopped is not None
+        self._is_over = update.is_over
         yield from self._deltas(update.events)
 
     def _deltas(self, events: tuple[Event, ...]) -> Iterator[Delta]:
@@ -283,20 +284,18 @@ class Choice:
             if self._aligner is not None and isinstance(event, ContentDelta):
                 entries = tuple(self._aligner.take(event.text))
             yield Delta(self._index, event, entries)
-            if isinstance(event, CallEnd) and not self._plan.tools.parallel:
-                self._is_over = True
-                return
 
     async def _finish(self, done: Done | None) -> list[Step]:
         if self._active.abort_error is not None:
             raise self._active.abort_error
-        if done is None or (done.reason == "error" and not self._is_over):
+        is_complete = self._answer.is_complete
+        if done is None or (done.reason == "error" and not is_complete):
             raise await self._worker_error(done)
         if done.reason == "repeat":
             logger.warning(
                 "%s: the answer went round in circles and was ended", self._active.request_id
             )
-        reason = FinishReason.STOP if self._is_over else REASONS.get(done.reason, FinishReason.STOP)
+        reason = FinishReason.STOP if is_complete else REASONS.get(done.reason, FinishReason.STOP)
         timings = self._timings(done)
         self._active.cached_tokens = timings.cached_tokens
         steps: list[Step] = []

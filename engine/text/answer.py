@@ -49,12 +49,14 @@ class AnswerUpdate:
         stopped: the stop string that ended the answer, None while it goes on.
         num_tokens: how many of the pushed tokens belong to the answer (not those after its end).
         is_turn_end: a turn-end token has come; what follows it is ignored until `finish`.
+        is_over: a stop string, or the one call that is wanted, has ended the answer.
     """
 
     events: tuple[Event, ...]
     stopped: str | None = None
     num_tokens: int = 0
     is_turn_end: bool = False
+    is_over: bool = False
 
 
 def structure_ids(tokenizer: Tokenizer) -> StructureIds:
@@ -72,7 +74,9 @@ def structure_ids(tokenizer: Tokenizer) -> StructureIds:
 class AnswerStream:
     """Push token ids as they come, in any division, then `finish`.
 
-    A raw answer is the continuation of a text, not of a conversation: its tags are content.
+    A raw answer is the continuation of a text, not of a conversation: its tags are content. One that
+    `ends_with_call` is over behind its first complete call: with the tag that closes it, so that the
+    ids are those of the turn in which the call comes back, or with what comes in the tag's place.
 
     Attributes:
         num_reasoning_tokens: tokens of thinking so far, closing tags not counted.
@@ -87,20 +91,25 @@ class AnswerStream:
         stops: Sequence[str],
         new_call_id: Callable[[], str],
         is_raw: bool = False,
+        ends_with_call: bool = False,
     ) -> None:
         structure = structure_ids(tokenizer)
         if is_raw:
             structure = StructureIds(None, None, None, None, structure.turn_end)
         self._tags = structure.tags()
         self._think_close = structure.think_close
+        self._call_close = structure.call_close
         self._turn_end = structure.turn_end
         self._detokenizer = StreamingDetokenizer(tokenizer, show_control=is_raw)
         self._parser = AnswerParser(
             structure, tools, starts_in_thinking=starts_in_thinking, new_call_id=new_call_id
         )
         self._stops = StopMatcher(stops)
-        self._has_stops = any(stops)
+        self._ends_with_call = ends_with_call
+        self._has_end_within = ends_with_call or any(stops)
         self._stopped: str | None = None
+        self._has_the_call = False  # the one that is wanted
+        self._is_over = False
         self._has_turn_end = False
         self._reasoning: list[str] = []
         self._content: list[str] = []
@@ -134,6 +143,11 @@ class AnswerStream:
         return self._stopped
 
     @property
+    def is_complete(self) -> bool:
+        """Whether a stop string, or the one call that is wanted, has come."""
+        return self._is_over or self._has_the_call
+
+    @property
     def outcome(self) -> ParseOutcome:
         """Counters and whether a retry is due; final after `finish`."""
         return self._parser.outcome
@@ -143,12 +157,12 @@ class AnswerStream:
         return self.outcome.finish_reason(FinishReason.STOP if self._stopped else reason)
 
     def push(self, token_ids: Sequence[int]) -> AnswerUpdate:
-        """The events of the next tokens; tokens after a stop string or turn end are ignored."""
+        """The events of the next tokens; those after the answer's end are ignored."""
         events: list[Event] = []
         num_tokens = 0
         run: list[int] = []  # tokens whose text is read at once
         for token_id in token_ids:
-            if self._has_turn_end or self._stopped is not None:
+            if self._has_turn_end or self._is_over:
                 break
             if token_id in self._turn_end:
                 self._has_turn_end = True
@@ -156,11 +170,13 @@ class AnswerStream:
             num_tokens += 1
             if self._parser.phase is Phase.THINKING and token_id != self._think_close:
                 self.num_reasoning_tokens += 1
-            if not self._has_stops and token_id not in self._tags:
+            if not self._has_end_within and token_id not in self._tags:
                 run.append(token_id)
                 continue
             self._push_run(run, events)
             self._deliver(self._push_one(token_id), events)
+            if self._has_the_call and token_id == self._call_close:
+                self._is_over = True
         self._push_run(run, events)
         return self._update(events, num_tokens)
 
@@ -171,7 +187,7 @@ class AnswerStream:
         """
         events: list[Event] = []
         self._has_turn_end = False
-        if self._stopped is None:
+        if not self._is_over:
             self._deliver(self._parser.push(_TEXT_ONLY, self._detokenizer.flush()), events)
             self._deliver(self._parser.finish(reason), events)
             held = self._stops.flush()
@@ -182,7 +198,7 @@ class AnswerStream:
     def _push_run(self, run: list[int], events: list[Event]) -> None:
         """Read tokens that are no tags; the phase does not change between them. Empties the run.
 
-        Where a stop string might end the answer, it would not be known after which token.
+        Where a stop string or a call might end the answer, it would not be known after which token.
         """
         if run:
             text = self._detokenizer.push_all(run)
@@ -197,24 +213,29 @@ class AnswerStream:
         return self._parser.push(token_id, text) if text or is_tag else []
 
     def _deliver(self, parsed: list[Event], events: list[Event]) -> None:
-        """Appends what the stop strings let through."""
+        """Appends what the stop strings let through, up to the answer's end."""
         for event in parsed:
-            if self._stopped is not None:
+            self._is_over = self._is_over or self._has_the_call
+            if self._is_over:
                 return
             if isinstance(event, ContentDelta):
                 text, self._stopped = self._stops.push(event.text)
+                self._is_over = self._stopped is not None
             else:
                 text = self._stops.flush()
             if text:
                 events.append(ContentDelta(text))
             if not isinstance(event, ContentDelta):
                 events.append(event)
+            self._has_the_call = self._ends_with_call and isinstance(event, CallEnd)
 
     def _update(self, events: list[Event], num_tokens: int) -> AnswerUpdate:
         merged = merge_events(events)
         for event in merged:
             self._keep(event)
-        return AnswerUpdate(tuple(merged), self._stopped, num_tokens, self._has_turn_end)
+        return AnswerUpdate(
+            tuple(merged), self._stopped, num_tokens, self._has_turn_end, self._is_over
+        )
 
     def _keep(self, event: Event) -> None:
         if isinstance(event, ReasoningDelta):

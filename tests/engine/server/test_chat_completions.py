@@ -46,6 +46,10 @@ def server(start_server):
     answers = [{"when": word, "times": 0, "text": text} for word, text in ANSWERS.items()]
     answers[-1]["cached_tokens"] = 7
     answers.append({"when": "TWICE", "times": 0, "text": "la " * 50, "finish": "repeat"})
+    answers += [
+        {"when": f"DIVIDED BY {size}", "times": 0, "text": ANSWERS["TWOCALLS"], "group": size}
+        for size in (1, 7, 500)
+    ]
     answers.append({"when": "FILLED", "times": 0, "text": "so it goes", "finish": "context"})
     script = {"context": 1024, "answers": answers}
     return start_server(script)
@@ -359,6 +363,14 @@ def test_without_parallel_calls_the_answer_ends_after_the_first(client):
     choice = ask(client, "TWOCALLS", tools=[WEATHER], parallel_tool_calls=False).choices[0]
     assert len(choice.message.tool_calls) == 1
     assert choice.finish_reason == "tool_calls"
+
+
+def test_without_parallel_calls_the_usage_does_not_depend_on_how_tokens_arrive(client):
+    usages = [
+        ask(client, f"DIVIDED BY {size}", tools=[WEATHER], parallel_tool_calls=False).usage
+        for size in (1, 7, 500)
+    ]
+    assert len({usage.completion_tokens for usage in usages}) == 1
 
 
 def test_a_tool_without_parameters_gets_an_empty_object(client):

@@ -58,7 +58,11 @@ TOKENIZER = ByteTokenizer()
 
 
 def stream(
-    stops: Sequence[str] = (), tools: Sequence[ToolSpec] = TOOLS, *, thinking: bool = False
+    stops: Sequence[str] = (),
+    tools: Sequence[ToolSpec] = TOOLS,
+    *,
+    thinking: bool = False,
+    ends_with_call: bool = False,
 ) -> AnswerStream:
     numbers = count()
     return AnswerStream(
@@ -67,6 +71,7 @@ def stream(
         starts_in_thinking=thinking,
         stops=stops,
         new_call_id=lambda: f"call_{next(numbers)}",
+        ends_with_call=ends_with_call,
     )
 
 
@@ -142,7 +147,7 @@ def test_a_stop_string_ends_the_answer(tools: Sequence[ToolSpec], size: int) -> 
     assert answer.content == "one\nE\n"
     assert answer.stopped == "END"
     assert answer.finish_reason(LENGTH) is STOP
-    assert answer.push([65]) == AnswerUpdate((), "END", 0)
+    assert answer.push([65]) == AnswerUpdate((), "END", 0, is_over=True)
 
 
 def test_a_possible_start_of_a_stop_is_held_back_and_given_at_the_end() -> None:
@@ -154,7 +159,7 @@ def test_a_possible_start_of_a_stop_is_held_back_and_given_at_the_end() -> None:
 
 def test_the_update_says_how_many_tokens_belong_to_the_answer() -> None:
     update = stream(["b"]).push(list(b"abcd"))
-    assert update == AnswerUpdate((ContentDelta("a"),), "b", 2)
+    assert update == AnswerUpdate((ContentDelta("a"),), "b", 2, is_over=True)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -193,6 +198,29 @@ def test_a_cut_call_is_streamed_but_not_among_the_calls(size: int) -> None:
     assert answer.finish_reason(LENGTH) is LENGTH
     broken, _ = run(text, size=size)
     assert broken.outcome.tool_call_broken == 1
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("ending", "behind"), [("\n</tool_call>", "\nb"), ("", "\n<function=read>"), ("", "<|im_end|>")]
+)
+def test_an_answer_of_one_call_is_over_behind_it_however_its_tokens_are_divided(
+    size: int, ending: str, behind: str
+) -> None:
+    first = f"a\n{call('get_time').removesuffix('</tool_call>').rstrip()}{ending}"
+    ids = TOKENIZER.encode(f"{first}{behind}{call('get_time')}c")
+
+    def read(size: int) -> tuple[AnswerStream, int]:
+        answer = stream(ends_with_call=True)
+        pieces = range(0, len(ids), size)
+        return answer, sum(answer.push(ids[i : i + size]).num_tokens for i in pieces)
+
+    answer, num_tokens = read(size)
+    assert num_tokens == read(1)[1]
+    if ending:
+        assert num_tokens == len(TOKENIZER.encode(first))
+    answer.finish(STOP)
+    assert (answer.content, len(answer.calls), answer.is_complete) == ("a", 1, True)
 
 
 def test_a_retry_after_thinking_goes_on() -> None:
