@@ -137,6 +137,8 @@ def read_sessions(path: Path, key: str, sessions: Sessions, store: StateStore) -
     try:
         with path.open("rb") as file:
             header = _read_header(file, key, store)
+            if os.fstat(file.fileno()).st_size != file.tell() + _bytes_behind(header, store):
+                raise SavedSessionsError("It has another length than its header says.")
             return _read_entries(file, header, sessions, store)
     except OSError as error:
         raise SavedSessionsError(f"{path.name} cannot be read ({error.strerror}).") from error
@@ -309,6 +311,16 @@ def _state_bytes(store: StateStore) -> int:
     """Of one checkpoint's arrays."""
     streams = 4 * int(np.prod(store.streams_shape))
     return sum(view.nbytes for view in store.fixed_arrays(0, 0)) + streams
+
+
+def _bytes_behind(header: _Header, store: StateStore) -> int:
+    """How much follows the header: pages and states, each with its checksum."""
+    num_bytes = header.num_pages * (header.page_bytes + _CRC.size)
+    streams = 4 * int(np.prod(store.streams_shape))
+    for entry in header.entries:
+        left_out = 0 if entry.has_streams else streams
+        num_bytes += 4 * entry.length + header.state_bytes - left_out + _CRC.size
+    return num_bytes
 
 
 def _page_arrays(store: StateStore, page: int) -> list[Array]:

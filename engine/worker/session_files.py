@@ -8,6 +8,7 @@ state never meets another model, and another model's file is only ever deleted t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "sessions"
 SUFFIX = ".sessions"
+# Of a process that was ended while it wrote; another server may be writing a younger one.
+_LEFT_BEHIND_S = 3600.0
 _SAMPLES = 16  # of each file
 _SAMPLE_BYTES = 1 << 16
 
@@ -42,6 +45,7 @@ class SessionFile:
 
     def read(self, sessions: Sessions, store: StateStore) -> None:
         """Take up what was saved; a file that cannot be used is said in the log and left alone."""
+        self._delete_left_behind()
         if not self.path.exists():
             return
         began_at = time.perf_counter()
@@ -74,6 +78,14 @@ class SessionFile:
             time.perf_counter() - began_at,
         )
         self._keep_to_limit()
+
+    def _delete_left_behind(self) -> None:
+        """Delete what was never finished: it would keep what was said, and its space, for ever."""
+        for file in self.path.parent.glob(f"*{SUFFIX}.*.tmp"):
+            with contextlib.suppress(OSError):
+                if time.time() - file.stat().st_mtime > _LEFT_BEHIND_S:
+                    file.unlink()
+                    logger.info("%s was never finished and is deleted", file.name)
 
     def _keep_to_limit(self) -> None:
         """Delete other models' files, the oldest first, while all together are too large."""

@@ -189,6 +189,14 @@ def test_a_damaged_or_cut_file_is_not_used(tmp_path: Path, seed: int):
     assert_refused(tmp_path, bytes(changed))
 
 
+def test_a_file_whose_length_is_not_what_its_header_says_is_refused_before_it_is_read(
+    tmp_path: Path,
+):
+    data = saved_bytes(tmp_path)
+    assert "another length" in assert_refused(tmp_path, data + b"\0")
+    assert "another length" in assert_refused(tmp_path, data[:-1])
+
+
 def test_a_missing_file_is_an_error_of_its_own_kind(tmp_path: Path):
     model, sessions = new()
     with pytest.raises(SavedSessionsError, match="cannot be read"):

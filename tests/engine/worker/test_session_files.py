@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,17 @@ def test_other_models_files_make_room_the_oldest_first(tmp_path: Path):
         "new.sessions",
         "own.sessions",
     ]
+
+
+def test_files_of_a_process_that_was_ended_while_it_wrote_are_deleted(tmp_path: Path):
+    own = SessionFile(tmp_path, "own", most_bytes=250)
+    own.path.parent.mkdir()
+    now = time.time()
+    for name, age in [("own.sessions.0a1b2c3d.tmp", 7200), ("b.sessions.0a1b2c3d.tmp", 7200),
+                      ("own.sessions.4d5e6f70.tmp", 60), ("else.tmp", 7200)]:  # fmt: skip
+        file = own.path.with_name(name)
+        file.write_bytes(bytes(100))
+        os.utime(file, (now - age, now - age))
+    own.read(None, None)  # type: ignore[arg-type]  # there is no file that would need them
+    left = sorted(f.name for f in own.path.parent.iterdir())
+    assert left == ["else.tmp", "own.sessions.4d5e6f70.tmp"]
