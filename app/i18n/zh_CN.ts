@@ -2068,6 +2068,10 @@
         <translation>运算实现</translation>
     </message>
     <message>
+        <source>Reproducible answers</source>
+        <translation>可复现的回答</translation>
+    </message>
+    <message>
         <source>Threads</source>
         <translation>线程数</translation>
     </message>
@@ -2334,6 +2338,10 @@
     <message>
         <source>Its longest silence (s)</source>
         <translation>其最长静默（秒）</translation>
+    </message>
+    <message>
+        <source>An answer depends on the request, its seed, the model and the version alone, not on what is kept warm, drafted or answered beside it. On the processor that holds anyway; a graphics card computes what its cache has just then, so it is not used, and answers may take longer.</source>
+        <translation>回答只取决于请求、其随机种子、模型和版本，而与保持热态的内容、草稿或同时处理的其他请求无关。在处理器上本来就如此；显卡的计算取决于其缓存当时的内容，因此不会被使用，回答可能需要更长时间。</translation>
     </message>
     <message>
         <source>Where experts are: `mapped` leaves them to the system&apos;s file cache, `resident` keeps all of them in memory, `budget` those that are used most. `auto` is `mapped`.</source>

@@ -19,6 +19,7 @@ LABELS = {
     "aliases": QT_TRANSLATE_NOOP("RunConfig", "Further names"),
     "context": QT_TRANSLATE_NOOP("RunConfig", "Context length"),
     "ops": QT_TRANSLATE_NOOP("RunConfig", "Implementation"),
+    "reproducible": QT_TRANSLATE_NOOP("RunConfig", "Reproducible answers"),
     "threads": QT_TRANSLATE_NOOP("RunConfig", "Threads"),
     "pin_threads": QT_TRANSLATE_NOOP("RunConfig", "Hold threads to cores"),
     "lock_memory": QT_TRANSLATE_NOOP("RunConfig", "Lock the model into memory"),
@@ -89,6 +90,10 @@ LABELS = {
 }
 
 DESCRIPTIONS = (
+    QT_TRANSLATE_NOOP(
+        "RunConfig",
+        "An answer depends on the request, its seed, the model and the version alone, not on what is kept warm, drafted or answered beside it. On the processor that holds anyway; a graphics card computes what its cache has just then, so it is not used, and answers may take longer.",
+    ),
     QT_TRANSLATE_NOOP(
         "RunConfig",
         "Where experts are: `mapped` leaves them to the system's file cache, `resident` keeps all of them in memory, `budget` those that are used most. `auto` is `mapped`.",

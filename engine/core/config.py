@@ -131,6 +131,12 @@ class RunConfig(BaseModel):
         description="Implementation of the operations: `auto` takes a graphics card that passed its check "
         "on this PC, else the fastest of the processor.",
     )
+    reproducible: bool = Field(
+        default=False,
+        description="An answer depends on the request, its seed, the model and the version alone, not on what "
+        "is kept warm, drafted or answered beside it. On the processor that holds anyway; a graphics card "
+        "computes what its cache has just then, so it is not used, and answers may take longer.",
+    )
     threads: Annotated[int, Field(ge=0, le=1024)] = Field(
         default=0,
         description="Threads of the CPU kernels; 0 = one for each physical core, less on processors "

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from engine.core.config import RunConfig
+from engine.core.config import OpsName, RunConfig
 from engine.core.config_file import config_error, load_config, warn_of_unknown_keys
 from engine.core.config_mcp import MCP_SERVERS, unwrap_servers
 from engine.core.config_words import allowed_values, is_optional
@@ -50,8 +50,26 @@ def config_from_arguments(arguments: argparse.Namespace) -> RunConfig:
     """The config file named by `--config`, if any, with the flags laid over it.
 
     Raises:
-        ConfigError: an unreadable file or a bad value, with the key or flag in the sentence.
+        ConfigError: an unreadable file or a bad value, with the key or flag in the sentence, or two
+            that exclude each other.
     """
+    return _without_card_if_reproducible(_merged(arguments))
+
+
+def _without_card_if_reproducible(config: RunConfig) -> RunConfig:
+    """With `reproducible` the processor computes, whose results depend on nothing else."""
+    if not config.reproducible or config.ops in {OpsName.HOST, OpsName.REFERENCE}:
+        return config
+    if config.ops is OpsName.CUDA:
+        raise ConfigError(
+            "The settings reproducible and ops cuda exclude each other: what a graphics card computes depends "
+            "on its cache. Set ops to auto, or reproducible to false.",
+            params={"key": "reproducible"},
+        )
+    return config.model_copy(update={"ops": OpsName.HOST})
+
+
+def _merged(arguments: argparse.Namespace) -> RunConfig:
     path = getattr(arguments, "config", None)
     base = load_config(Path(path)) if path is not None else RunConfig()
     given: dict[str, object] = {}

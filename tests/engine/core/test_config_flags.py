@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.core import config_docs
-from engine.core.config import KvType, RunConfig
+from engine.core.config import KvType, OpsName, RunConfig
+from engine.core.config_file import load_config
 from engine.core.config_flags import add_config_flags, config_from_arguments, flag_name
 from engine.core.errors import ConfigError
 
@@ -82,3 +83,28 @@ def test_an_unknown_sampling_value_in_a_flag_is_warned_about(caplog):
     add_config_flags(parser)
     config_from_arguments(parser.parse_args(["--sampling", '{"temprature": 0}']))
     assert "the setting sampling.temprature is not known" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("flags", "ops"),
+    [
+        (("--reproducible",), OpsName.HOST),
+        (("--reproducible", "--ops", "host"), OpsName.HOST),
+        (("--reproducible", "--ops", "reference"), OpsName.REFERENCE),
+        (("--no-reproducible",), OpsName.AUTO),
+    ],
+)
+def test_what_is_to_be_reproducible_is_computed_on_the_processor(flags, ops):
+    assert config(*flags).ops is ops
+
+
+def test_the_file_keeps_what_it_says_of_the_operations(tmp_path):
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({"reproducible": True}))
+    assert config("--config", str(path)).ops is OpsName.HOST
+    assert load_config(path).ops is OpsName.AUTO
+
+
+def test_a_card_and_reproducible_answers_exclude_each_other():
+    with pytest.raises(ConfigError, match="reproducible and ops cuda exclude each other"):
+        config("--reproducible", "--ops", "cuda")
