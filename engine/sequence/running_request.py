@@ -76,6 +76,11 @@ class RunningRequest:
         self.tokens = list(self.start.prompt)
 
     @property
+    def is_paused(self) -> bool:
+        """Whether nothing is computed for it now: its reader is slow, or pages are missing."""
+        return self.is_held or bool(self.shortage)
+
+    @property
     def num_pending(self) -> int:
         """Tokens that are still to be computed."""
         return len(self.tokens) - self.state.length

@@ -149,12 +149,16 @@ class Scheduler:
             is_any_held |= request.is_held
         if not is_any_held:
             return bool(self._running) or self._waiting.next() is not None
-        if any(
-            request.is_cancelled or not (request.is_held or request.shortage)
-            for request in self._running
-        ):
+        if any(request.is_cancelled or not request.is_paused for request in self._running):
             return True
+        if any(request.shortage for request in self._running):
+            return False  # pages go to those who have begun
         return len(self._running) < self._limits.parallel and self._waiting.next() is not None
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether anybody waits for an answer, if only for pages that a paused one holds."""
+        return bool(self._running or self._waiting)
 
     def status(self, memory_bytes: int) -> StatusReport:
         """What is going on."""
@@ -309,9 +313,7 @@ class Scheduler:
         room = min(self._limits.prompt_chunk, WINDOW_ROWS)  # besides one row for each
         parts: list[Part] = []
         for request in self._running:
-            if request.shortage or request.is_held or request in self._passes.open:
-                continue
-            if not request.is_window:
+            if request.is_paused or request in self._passes.open or not request.is_window:
                 continue
             num_rows = min(request.num_pending, room + 1)
             room -= num_rows - 1
@@ -327,7 +329,7 @@ class Scheduler:
         ready: list[RunningRequest] = []
         ahead: list[Visit] = []  # of requests whose prompts are read before
         for request in self._running:
-            if request.shortage or request.is_held or request.is_window:
+            if request.is_paused or request.is_window:
                 continue
             if self._resume(request):  # others have read its beginning meanwhile
                 self._report_prompt(request)

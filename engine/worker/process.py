@@ -118,14 +118,27 @@ class Worker:
 
     def _obey_next(self) -> None:
         """Wait for a command; meanwhile a card's memory follows what other programs take of it."""
-        is_watched = self._stalls is not None
+        timeout_s = None
+        if self._stalls is not None:
+            timeout_s = CARD_LOOK_S
+        elif self._scheduler is not None and self._scheduler.has_requests:
+            timeout_s = SIGN_OF_LIFE_S
         try:
-            command = self._channel.commands.get(timeout=CARD_LOOK_S if is_watched else None)
+            command = self._channel.commands.get(timeout=timeout_s)
         except queue.Empty:
             self._beat()
             self._balance_card()
+            self._show_life()
         else:
             self._obey(command)
+
+    def _show_life(self) -> None:
+        """Say something to a front that waits for an answer and has heard nothing for long."""
+        scheduler = self._scheduler
+        if scheduler is None or not scheduler.has_requests:
+            return
+        if self._outbox.silent_s >= SIGN_OF_LIFE_S:
+            self._report_status(scheduler)
 
     def _balance_card(self) -> None:
         if self._loaded is not None:
@@ -155,8 +168,7 @@ class Worker:
         self._outbox.flush()
         self._obey_all()
         self._give_back_if_low()
-        if self._outbox.silent_s >= SIGN_OF_LIFE_S and self._scheduler is not None:
-            self._report_status(self._scheduler)
+        self._show_life()
 
     def _send(self, message: Message) -> None:
         self._outbox.add(message)

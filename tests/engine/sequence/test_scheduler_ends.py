@@ -172,6 +172,25 @@ def test_a_held_request_that_is_cancelled_ends():
     assert run.events[-1].reason == "cancelled"
 
 
+def test_nothing_is_to_be_done_while_pages_are_held_by_a_request_that_pauses():
+    run = Run(FakeModel(max_tokens=70))
+    first, second, third = prompt_of(40, 1), prompt_of(40, 2), prompt_of(5, 3)
+    run.scheduler.submit(start("held", first, max_tokens=10))
+    while not any(isinstance(event, Tokens) for event in run.events):
+        run.scheduler.step()
+    run.scheduler.hold("held", is_held=True)
+    run.scheduler.submit(start("short", second, max_tokens=10))
+    run.scheduler.step()
+    run.scheduler.submit(start("waits", third, max_tokens=10))
+    assert not run.scheduler.has_work  # else the worker would go round and round
+    assert run.scheduler.has_requests
+    run.scheduler.hold("held", is_held=False)
+    run.finish()
+    assert run.ids("short") == greedy_answer(second, 10)
+    assert run.ids("waits") == greedy_answer(third, 10)
+    assert not run.scheduler.has_requests
+
+
 def test_a_lost_card_ends_the_scheduler_instead_of_request_after_request():
     model = FakeModel()
     scheduler = Scheduler(model, LIMITS, list[object]().append)

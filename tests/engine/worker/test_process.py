@@ -19,6 +19,7 @@ from engine.worker.handle import RequestHandle
 from engine.worker.messages import (
     Done,
     Failed,
+    Hold,
     Load,
     Message,
     Progress,
@@ -302,3 +303,39 @@ def test_a_worker_that_computes_for_long_gives_signs_of_life_between_layers(
         "tokens",
         "done",
     ]
+
+
+class WatchedQueue(queue.SimpleQueue[Message]):
+    """Commands; nobody may wait for one without an end."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Message:
+        assert timeout is not None or not self.empty()
+        return super().get(block, timeout)
+
+
+class PausingChannel(RecordingChannel):
+    """A channel whose front pauses the answer, and lets it go on at the next sign of life."""
+
+    def __init__(self, *commands: Message) -> None:
+        super().__init__()
+        self.commands = WatchedQueue()
+        for command in commands:
+            self.commands.put(command)
+
+    def send(self, *messages: Message) -> None:
+        super().send(*messages)
+        for message in messages:
+            if isinstance(message, PromptProgress):
+                self.commands.put(Hold(message.request_id, is_held=True))
+            if isinstance(message, StatusReport):
+                self.commands.put(Hold("a", is_held=False))
+
+
+def test_a_worker_whose_requests_all_pause_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("engine.worker.process.SIGN_OF_LIFE_S", 0.2)
+    channel = PausingChannel(LOAD, start("a", 20, max_tokens=4))
+    assert run_worker(channel) == 0  # type: ignore[arg-type]
+    reports = [message for message in channel.sent if isinstance(message, StatusReport)]
+    assert [report.running for report in reports][:1] == [1]
+    done = [message for message in channel.sent if isinstance(message, Done)]
+    assert [one.reason for one in done] == ["length"]
