@@ -1,12 +1,16 @@
 """What does it cost to hold an answer to a JSON schema?
 
     python bench/constraints.py --tokens 400 --rounds 7
+    python bench/constraints.py --written
 
 The same answer is generated twice, in this process: held to a schema, and free, where something is drawn
-too but the same tokens are taken. The schema has enums, nested objects, arrays, numbers and strings.
-Rounds alternate and the medians of all steps count. `mask_us` (processor time) is what the constraint
-takes beside the draw in the median, `mask_percent` its share of a free step, `mask_mean_us` the average
-with those tokens that need a mask; `step_percent` is how much longer a held step takes, with what the
+too but the same tokens are taken. The schema has enums, nested objects, arrays, numbers and strings; the
+bundled model fills it with nonsense, mostly blanks and what it is made to write. With `--written` both
+take the tokens of a text that fits, as of a model that writes JSON of its own accord.
+Rounds alternate and all steps count. `mask_us` is how much longer the choice of a held step's tokens
+takes (processor time; with the questions about tokens that must follow, and what those cost) than that of
+a free one, medians, `mask_mean_us` the same of the means; `mask_percent` and `mask_mean_percent` are
+their shares of a free step. `step_percent` is how much longer a held step takes, with what the
 constraint drives out of the model's caches. Tokens that the schema leaves no choice about are not drawn:
 `drawn_percent` of them are, and `token_percent` is how much longer a held answer takes than the same one
 without a constraint.
@@ -25,6 +29,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -43,6 +48,7 @@ from engine.ops.base import Limits  # noqa: E402
 from engine.ops.best_logits import RowLogits  # noqa: E402
 from engine.ops.host import HostOps  # noqa: E402
 from engine.ops.token_mask import TokenMask  # noqa: E402
+from engine.sequence.running_request import Chosen, RunningRequest  # noqa: E402
 from engine.sequence.scheduler import Scheduler  # noqa: E402
 from engine.text.grammar import answer_grammar  # noqa: E402
 from engine.text.output_rules import ANY_TOOL, FormatKind, ResponseFormat  # noqa: E402
@@ -78,6 +84,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=0, help="of the engine; 0 = its default")
     parser.add_argument("--greedy", action="store_true", help="temperature 0")
+    parser.add_argument("--written", action="store_true", help="the answer is a text that fits")
     parser.add_argument("--vocabulary", type=int, default=0, help="measure the constraint alone")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args()
@@ -112,38 +119,91 @@ def measure_in_model(arguments: argparse.Namespace) -> dict[str, float]:
         constraint=constraint_of_schema(),
     )
     free_start = replace(held_start, constraint=None, stop_ids=())
+    written = written_ids(held_start, vocabulary, tokenizer) if arguments.written else None
     times = Times()
 
-    def run(start: Start, told: Iterator[int] | None, draws: list[float]) -> Run:
-        def constrain(start: Start) -> AnswerConstraint:
-            constraint = AnswerConstraint(start, vocabulary)
-            constraint.choose = timed(constraint.choose, times.choices)  # type: ignore[method-assign]
-            return constraint
-
+    def run(start: Start, told: list[int] | None, choices: list[float]) -> Run:
         ids: list[int] = []
         scheduler = Scheduler(
             loaded.model,
             loaded.limits,
             lambda event: ids.extend(event.token_ids) if isinstance(event, Tokens) else None,
-            constrain=constrain,
-            new_sampler=lambda params: Told(params, loaded.ops.new_draw, told, draws),
+            constrain=lambda start: AnswerConstraint(start, vocabulary),
+            new_sampler=lambda params: Told(params, loaded.ops.new_draw, told),
         )
         scheduler.submit(start)
         scheduler.step()
         steps = []
-        while scheduler.has_work:
-            began_at = time.perf_counter()
-            scheduler.step()
-            steps.append(time.perf_counter() - began_at)
+        with timed_choices(choices):
+            while scheduler.has_work:
+                began_at = time.perf_counter()
+                scheduler.step()
+                steps.append(time.perf_counter() - began_at)
         return Run(ids, steps)
 
     for _ in range(arguments.rounds):
-        held = run(held_start, None, times.draws)
+        held = run(held_start, written, times.held_choices)
         times.held.append(held)
         # The same answer, drawn in vain and then told.
-        times.free.append(run(free_start, iter(held.ids), []))
+        times.free.append(run(free_start, held.ids, times.free_choices))
     loaded.close()
     return times.report()
+
+
+def written_ids(start: Start, vocabulary: GrammarVocabulary, tokenizer: Tokenizer) -> list[int]:
+    """A text that fits the schema, as tokens that the constraint lets pass."""
+    constraint, ids = AnswerConstraint(start, vocabulary), list[int]()
+    text = json.dumps([thing(i) for i in range(start.max_tokens // 20)]).encode()
+    while len(ids) <= start.max_tokens:
+        forced = constraint.take_forced()
+        if forced is None:
+            forced = tokenizer.encode(text[:80].decode())[0]
+            constraint.advance(forced)
+        ids.append(forced)
+        text = text[len(tokenizer.token_bytes(forced)) :]
+    return ids
+
+
+def thing(number: int) -> dict[str, object]:
+    """An item of the schema."""
+    words = (
+        "steel",
+        "copper",
+        "short",
+        "long",
+        "round",
+        "bolt",
+        "wire",
+        "washer",
+        "spring",
+        "plate",
+    )
+    chosen = [words[number * step % len(words)] for step in (1, 3, 7, 9)]
+    return {
+        "name": f"{chosen[0]} {chosen[1]} number {number}",
+        "kind": ("alpha", "beta", "gamma")[number % 3],
+        "size": {"x": number * 17 % 100 + 0.5},
+        "tags": [*chosen[2 : 2 + number % 3]],
+        "ok": number % 2 == 0,
+    }
+
+
+@contextmanager
+def timed_choices(times: list[float]) -> Iterator[None]:
+    """Meanwhile it is noted how long each choice of a step's tokens takes."""
+    choose = RunningRequest.choose
+
+    def timed_choose(request: RunningRequest, logits: RowLogits) -> Chosen:
+        began_at = time.thread_time()
+        chosen = choose(request, logits)
+        times.append(time.thread_time() - began_at)
+        return chosen
+
+    RunningRequest.choose = timed_choose  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        RunningRequest.choose = choose  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +225,15 @@ class Times:
 
     held: list[Run] = field(default_factory=list)
     free: list[Run] = field(default_factory=list)
-    choices: list[float] = field(default_factory=list)
-    draws: list[float] = field(default_factory=list)
+    held_choices: list[float] = field(default_factory=list)
+    free_choices: list[float] = field(default_factory=list)
 
     def report(self) -> dict[str, float]:
         """Microseconds, and shares."""
         held = statistics.median(step for run in self.held for step in run.steps)
         free = statistics.median(step for run in self.free for step in run.steps)
-        inside = statistics.median(self.choices) - statistics.median(self.draws)
-        mean = statistics.fmean(self.choices) - statistics.median(self.draws)
+        inside = statistics.median(self.held_choices) - statistics.median(self.free_choices)
+        mean = statistics.fmean(self.held_choices) - statistics.fmean(self.free_choices)
         ratios = [h.token_s / f.token_s for h, f in zip(self.held, self.free, strict=True)]
         drawn = sum(len(run.steps) for run in self.held) / sum(len(run.ids) for run in self.held)
         return {
@@ -182,6 +242,7 @@ class Times:
             "mask_us": round(inside * 1e6, 1),
             "mask_mean_us": round(mean * 1e6, 1),
             "mask_percent": round(100 * inside / free, 1),
+            "mask_mean_percent": round(100 * mean / free, 1),
             "step_percent": round(100 * (held / free - 1), 1),
             "drawn_percent": round(100 * drawn, 1),
             "held_token_us": round(statistics.median(r.token_s for r in self.held) * 1e6, 1),
@@ -191,18 +252,11 @@ class Times:
 
 
 class Told(Sampler):
-    """Draws, or draws in vain and says what it was told; notes how long drawing took."""
+    """Draws, or draws in vain and says what it was told."""
 
-    def __init__(
-        self,
-        params: SamplingParams,
-        new_draw: NewDraw,
-        told: Iterator[int] | None,
-        times: list[float],
-    ) -> None:
+    def __init__(self, params: SamplingParams, new_draw: NewDraw, told: list[int] | None) -> None:
         super().__init__(params, new_draw)
         self._told = told
-        self._times = times
 
     def sample(
         self,
@@ -213,10 +267,13 @@ class Told(Sampler):
         ahead: int = 0,
     ) -> int:
         """The token of the sampler, or of the list."""
-        began_at = time.thread_time()
         token_id = super().sample(logits, mask, use_penalties=use_penalties, ahead=ahead)
-        self._times.append(time.thread_time() - began_at)
-        return token_id if self._told is None else next(self._told)
+        return token_id if self._told is None else self._told[self.num_seen]
+
+    def sample_for_any_mask(self, logits: RowLogits, *, use_penalties: bool = True) -> int | None:
+        """As `sample`; the list's token is the one for every mask."""
+        token_id = super().sample_for_any_mask(logits, use_penalties=use_penalties)
+        return token_id if self._told is None else self._told[self.num_seen]
 
 
 def measure_alone(arguments: argparse.Namespace) -> dict[str, float]:

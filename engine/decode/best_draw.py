@@ -16,6 +16,7 @@ they are given, ties by lower index; so they give the same bits for the few as f
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,15 @@ from engine.ops.token_mask import TokenMask
 
 FloatArray = npt.NDArray[np.float32]
 IdArray = npt.NDArray[np.int32]
+
+
+class _Few(NamedTuple):
+    """Entries of a row that may be drawn, of which penalties move some, and whether they are enough."""
+
+    ids: IdArray
+    values: FloatArray
+    num_moved: int
+    is_proven: bool
 
 
 class BestDraw:
@@ -60,24 +70,44 @@ class BestDraw:
             mask: which tokens may be drawn; None = all.
             use_penalties: whether they count now.
         """
+        few = self._few(best, mask, use_penalties=use_penalties)
+        if few is None or not (few.is_proven or best.fetch is None):
+            return None
+        entry = self._draw.draw(few.values, position, few.num_moved)
+        return None if entry is None else int(few.ids[entry])
+
+    def draw_for_any_mask(
+        self, best: BestLogits, position: int, *, use_penalties: bool
+    ) -> int | None:
+        """The token that is drawn with every mask that allows it; None when that is not known.
+
+        Args:
+            best: of the row.
+            position: tokens of the answer before it.
+            use_penalties: whether they count now.
+        """
+        few = self._few(best, None, use_penalties=use_penalties)
+        if few is None or not few.is_proven:
+            return None
+        entry = self._draw.draw_for_any_mask(few.values, position, few.num_moved)
+        return None if entry is None else int(few.ids[entry])
+
+    def _few(self, best: BestLogits, mask: TokenMask | None, *, use_penalties: bool) -> _Few | None:
+        """What to draw from, as far as it is known; None where nothing may be drawn."""
         if not best.is_usable:
             return None
         ids, values = best.ids, best.values
         if mask is not None:
             allowed = mask.holds(ids)
             ids, values = ids[allowed], values[allowed]
-        num_moved = 0
-        if use_penalties and self._penalties.num_seen:
-            order = ids.argsort()  # entries in the order of ids: moved logits may come to be equal
-            ids, values = ids[order], values[order]
-            num_moved = self._note_moved(ids)
-            is_proven = self._is_proven_of_moved(values, num_moved)
-        else:
-            is_proven = len(ids) >= self._num_wanted or best.is_all
-        if not len(ids) or not (is_proven or best.fetch is None):
+        if not len(ids):
             return None
-        entry = self._draw.draw(values, position, num_moved)
-        return None if entry is None else int(ids[entry])
+        if not (use_penalties and self._penalties.num_seen):
+            return _Few(ids, values, 0, len(ids) >= self._num_wanted or best.is_all)
+        order = ids.argsort()  # entries in the order of ids: moved logits may come to be equal
+        ids, values = ids[order], values[order]
+        num_moved = self._note_moved(ids)
+        return _Few(ids, values, num_moved, self._is_proven_of_moved(values, num_moved))
 
     def _is_proven_of_moved(self, values: FloatArray, num_moved: int) -> bool:
         """Whether enough logits stay where they are, all above what the lowest ones are lifted to."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from engine.decode.call_form import CallForm
 from engine.decode.grammar_cursor import GrammarCursor
 from engine.decode.grammar_vocabulary import GrammarVocabulary
+from engine.decode.json_runs import JsonRuns
 from engine.decode.json_watch import JsonWatch
 from engine.decode.positions import EVERYTHING, Allowed, Position
 from engine.decode.sampling import BadLogitsError
@@ -37,6 +38,7 @@ AnyMask = Callable[[RowLogits], int | None]
 MAX_REDRAWS = 64  # of one token; then what was drawn first is taken, and the watch on it ends
 MAX_NEWLINES = 2  # between thinking, calls and a document
 HISTORY = 64  # tokens that can be taken back
+MAX_UNREAD = 32  # tokens that a grammar reads at once because they were known to fit
 
 
 class AnswerConstraint:
@@ -60,6 +62,8 @@ class AnswerConstraint:
         self._history: deque[Position] = deque(maxlen=HISTORY)
         self._form = _Form(start, vocabulary)
         self._position = self._form.start()
+        self._num_ids = vocabulary.vocab_size
+        self._special_ids = self._form.special_ids
 
     def choose(self, logits: RowLogits, sample: Sample, any_mask: AnyMask | None = None) -> int:
         """The next token, which becomes part of the answer.
@@ -74,39 +78,47 @@ class AnswerConstraint:
             ConstraintError: the grammar's limits were exceeded.
             BadLogitsError: from `sample`.
         """
-        if self._position.is_strict:
-            quick_id = self.take_forced()
-            if quick_id is None and any_mask is not None and not self._forced:
-                quick_id = self._unmasked(any_mask(logits))
-            if quick_id is not None:
-                return quick_id
-        allowed = self._position.allowed()
+        position = self._position
+        if position.is_strict:
+            if not self._has_choice:
+                forced_id = self.take_forced()
+                if forced_id is not None:
+                    return forced_id
+            if any_mask is not None and not self._forced:
+                token_id = any_mask(logits)
+                after = None if token_id is None else self._unmasked(position, token_id)
+                if token_id is not None and after is not None:
+                    self._history.append(position)
+                    self._position = after
+                    self._has_choice = False
+                    return token_id
+        allowed = position.allowed()
         mask = None if allowed is EVERYTHING else self._mask_of(allowed)
         token_id = sample(logits, mask)
-        position = self._position.after(token_id)
-        if position is None and mask is not None:
+        after = position.after(token_id)
+        if after is None and mask is not None:
             return self._redraw(logits, sample, token_id, mask)
-        self._move(position or _LEFT)
+        self._move(after or _LEFT)
         return token_id
 
     def take_forced(self) -> int | None:
         """The only token that may come next, which becomes part of the answer; None = there are more."""
         if self._has_choice:
             return None
-        if not self._forced:
-            forced = self._position.forced()
+        forced, position = self._forced, self._position
+        if not forced:
+            forced = position.forced()
             if not forced:
                 self._has_choice = True
                 return None
-            self._forced = forced[::-1]
-        position = self._position.after(self._forced[-1])
-        if position is None:  # what no grammar can say speaks against it
+            forced.reverse()
+            self._forced = forced
+        after = position.after(forced[-1])
+        if after is None:  # what no grammar can say speaks against it
             return None
-        token_id = self._forced[-1]
-        forced = self._forced[:-1]
-        self._move(position)
-        self._forced = forced
-        return token_id
+        self._history.append(position)
+        self._position = after
+        return forced.pop()
 
     def advance(self, token_id: int) -> None:
         """A token that was not chosen here became part of the answer."""
@@ -152,17 +164,12 @@ class AnswerConstraint:
         self._move(position or _LEFT)
         return first_id
 
-    def _unmasked(self, token_id: int | None) -> int | None:
-        """Take a token that needs no mask if it is allowed; None where the mask must decide."""
-        if token_id is None or token_id >= self._vocabulary.vocab_size:
+    def _unmasked(self, position: Position, token_id: int) -> Position | None:
+        """Where a token leads that was drawn without a mask; None where a mask must decide."""
+        # No grammar can be asked about special tokens, and logits may go on behind the vocabulary.
+        if token_id in self._special_ids or token_id >= self._num_ids:
             return None
-        if token_id in self._form.special_ids:  # no grammar can be asked about these
-            return None
-        position = self._position.after(token_id)
-        if position is None:
-            return None
-        self._move(position)
-        return token_id
+        return position.after(token_id)
 
     def _move(self, position: Position) -> None:
         if self._forced:
@@ -173,16 +180,16 @@ class AnswerConstraint:
 
     def _mask_of(self, allowed: Allowed) -> TokenMask:
         """The tokens that may come; the next call overwrites it."""
-        mask = self._mask
-        if allowed.fixed is not None:
-            mask.copy_from(allowed.fixed)
-        elif allowed.cursor is None:
-            mask.clear()
-        else:
-            allowed.cursor.write_mask(mask)
+        mask, cursor = self._mask, allowed.cursor
+        if cursor is not None:
+            cursor.write_mask(mask)
             if self._vocabulary.eos_id in mask:  # the text may end here
                 for token_id in self._form.stop_ids:
                     mask.allow(token_id)
+        elif allowed.fixed is not None:
+            mask.copy_from(allowed.fixed)
+        else:
+            mask.clear()
         for token_id in allowed.ids:
             mask.allow(token_id)
         return mask
@@ -196,6 +203,7 @@ class _Form:
         if rules is None:
             raise ValueError("the request has no constraint")
         self.vocabulary = vocabulary
+        self.tokens = vocabulary.tokens
         self.stop_ids = start.stop_ids
         self.special_ids = vocabulary.special_ids.union(start.stop_ids)
         self.starts_in_thinking = start.think_close_id >= 0
@@ -210,6 +218,7 @@ class _Form:
         self.document: GrammarCursor | None = None
         if rules.document:
             self.document = GrammarCursor(vocabulary.matcher(rules.document))
+        self.runs = JsonRuns(vocabulary.shapes, rules.document)
         self.calls = CallForm(
             rules.tools, vocabulary, start.call_close_id, lambda: _AfterCall(self)
         )
@@ -297,31 +306,51 @@ class _Document(Position):
     form: _Form
     cursor: GrammarCursor
     watch: JsonWatch | None
+    room: int = 0  # tokens of less fit for sure (`JsonRuns`)
+    unread: tuple[int, ...] = ()  # of those, which the cursor has not read yet
 
     is_strict = True
 
     def allowed(self) -> Allowed:
-        return Allowed(self.cursor)
+        return Allowed(self._caught_up())
+
+    def _caught_up(self) -> GrammarCursor:
+        """The cursor at this place."""
+        if self.unread:
+            self.cursor, self.unread = self.cursor.read_known(list(self.unread)), ()
+        return self.cursor
 
     def forced(self) -> list[int]:
-        return self.cursor.forced()
+        return [] if self.room > 0 else self.cursor.forced()
 
     def after(self, token_id: int) -> Position | None:
-        form, watch = self.form, self.watch
+        form, watch, room = self.form, self.watch, self.room
+        if room > 0 and watch is not None:
+            size = form.runs.size_of(token_id, watch)
+            if 0 < size < room and len(self.unread) < MAX_UNREAD:
+                watch, unread = watch.after(form.tokens[token_id]), (*self.unread, token_id)
+                if watch is None:
+                    return None
+                return _Document(form, self.cursor, watch, room - size, unread)
         if token_id in form.stop_ids:
             return _Ended(form)
-        cursor = self.cursor.read([token_id])
+        cursor = (self._caught_up() if self.unread else self.cursor).read([token_id])
         if cursor is None:
             return None
-        if watch is not None:
-            watch = watch.after(form.vocabulary.token_bytes(token_id))
-            if watch is None:
-                return None
-        return _Ended(form) if cursor.is_done else _Document(form, cursor, watch)
+        if watch is None:
+            return _Ended(form) if cursor.is_done else _Document(form, cursor, None)
+        after = watch.after(form.tokens[token_id])
+        if after is None:
+            return None
+        # Nothing is done within an object or array, and not asking is quicker.
+        if not after.stack and cursor.is_done:
+            return _Ended(form)
+        room = form.runs.room_behind(token_id, watch, room, after)
+        return _Document(form, cursor, after, room)
 
     def after_all(self, token_id: int) -> Position | None:
         # Behind a comma every key may be there already: one that comes twice is better than no JSON.
-        return None if self.watch is None else replace(self, watch=None).after(token_id)
+        return None if self.watch is None else replace(self, watch=None, room=0).after(token_id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

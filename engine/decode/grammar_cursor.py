@@ -15,7 +15,9 @@ from llguidance import LLMatcher
 from engine.core.errors import EngineError
 from engine.ops.token_mask import TokenMask
 
-MAX_MASK_S = 0.05  # processor time of one mask; the second one above it ends the answer
+# Processor time of one mask; the second one above it ends the answer. Asking for it takes a call of the
+# system, so it is asked for from the first mask on that has taken so long by the clock.
+MAX_MASK_S = 0.05
 
 
 class ConstraintError(EngineError):
@@ -26,11 +28,17 @@ class ConstraintError(EngineError):
 
 @dataclass(slots=True, eq=False)
 class _Shared:
-    """One matcher, how many tokens it has read, and how often it took too long."""
+    """One matcher, how many tokens it has read, and how often it took too long.
+
+    Attributes:
+        num_slow: masks that took too much processor time.
+        is_suspect: one took too long by the clock.
+    """
 
     matcher: LLMatcher
     num_read: int = 0
     num_slow: int = 0
+    is_suspect: bool = False
 
 
 class GrammarCursor:
@@ -63,6 +71,21 @@ class GrammarCursor:
         place._num_read = shared.num_read
         return place
 
+    def read_known(self, token_ids: list[int]) -> GrammarCursor:
+        """The place behind tokens that the grammar is known to allow: `read` would look at them twice.
+
+        Raises:
+            ConstraintError: the grammar's limits were exceeded (or it does not allow them).
+        """
+        shared, matcher = self._shared, self._moved()
+        if not matcher.consume_tokens(token_ids):
+            raise _too_complicated()
+        shared.num_read += len(token_ids)
+        place = GrammarCursor.__new__(GrammarCursor)
+        place._shared = shared
+        place._num_read = shared.num_read
+        return place
+
     @property
     def is_done(self) -> bool:
         """Whether the text is complete, and nothing more may follow."""
@@ -74,10 +97,14 @@ class GrammarCursor:
         Raises:
             ConstraintError: the grammar takes too long, or its limits were exceeded.
         """
-        matcher, shared = self._moved(), self._shared
-        began_at = time.thread_time()
+        shared = self._shared
+        matcher = shared.matcher if shared.num_read == self._num_read else self._moved()
+        now = time.thread_time if shared.is_suspect else time.perf_counter
+        began_at = now()
         matcher.unsafe_compute_mask_ptr(mask.address, mask.num_bytes)
-        shared.num_slow += time.thread_time() - began_at > MAX_MASK_S
+        if now() - began_at > MAX_MASK_S:
+            shared.num_slow += shared.is_suspect
+            shared.is_suspect = True
         if shared.num_slow > 1 or matcher.is_error():
             raise _too_complicated()
 
@@ -86,7 +113,9 @@ class GrammarCursor:
 
         They spell what the grammar leaves no choice about, as the tokenizer cuts that text.
         """
-        forced: list[int] = self._moved().compute_ff_tokens()
+        shared = self._shared
+        matcher = shared.matcher if shared.num_read == self._num_read else self._moved()
+        forced: list[int] = matcher.compute_ff_tokens()
         return forced
 
     def _moved(self) -> LLMatcher:

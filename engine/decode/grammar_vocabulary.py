@@ -8,6 +8,7 @@ that the model sees what it is used to.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections import OrderedDict
@@ -18,12 +19,15 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from engine.core import deep_stack
 from engine.core.errors import EngineError
 from engine.decode.grammar_cursor import ConstraintError
+from engine.decode.json_runs import TokenShapes
 from engine.ops.token_mask import TokenMask
 from engine.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
 _KEPT_GRAMMARS = 256
+_KEPT_TEXTS = 4096  # that a grammar leaves no choice about: keys, names, marks between them
+_LONG_TEXT_CHARS = 256  # more than that is not kept
 # An object of N optional keys needs some 4 N of these; its masks stay below 0.1 s up to 5000 keys
 # (llguidance's own default, 2000, ends at 500). Measured 2026-11-30.
 _LIMITS = LLParserLimits(max_items_in_row=20_000)
@@ -33,8 +37,12 @@ COMPILE_TIMEOUT_S = 30.0
 _NEWLINES = (b"\n", b"\n\n")
 
 
-class _Source:
-    """What llguidance asks of a tokenizer."""
+class _Source(TokenizerWrapper):
+    """What llguidance asks of a tokenizer.
+
+    It asks how text is cut where one text alone may follow, for nearly every such place once and once
+    more with its mask: half of what it does about them.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         size = tokenizer.vocab_size
@@ -42,10 +50,15 @@ class _Source:
         self.tokens = [tokenizer.token_bytes(i) for i in range(size)]
         self.eos_token_id = min(tokenizer.eos_ids)
         self.bos_token_id = None
+        self.is_tokenizer_wrapper = True
         self._tokenizer = tokenizer
+        self._kept = functools.lru_cache(_KEPT_TEXTS)(self._cut)
 
-    def __call__(self, text: bytes) -> list[int]:
-        return self._tokenizer.encode(text.decode("utf-8", errors="replace"), normalise=False)
+    def __call__(self, text: str) -> list[int]:
+        return self._cut(text) if len(text) > _LONG_TEXT_CHARS else self._kept(text)
+
+    def _cut(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, normalise=False)
 
 
 class GrammarVocabulary:
@@ -53,6 +66,8 @@ class GrammarVocabulary:
 
     Attributes:
         vocab_size: number of tokens; a model's logits may have more.
+        tokens: the bytes of each token.
+        shapes: what they are in JSON.
         eos_id: the id whose bit in a mask says that the text may end.
         ordinary: the tokens that a text may become.
         special_ids: the others.
@@ -76,9 +91,10 @@ class GrammarVocabulary:
         structure = tokenizer.structure
         self.think_id = -1 if structure.think is None else structure.think
         self.think_close_id = -1 if structure.think_end is None else structure.think_end
-        self._tokens = source.tokens
+        self.tokens = source.tokens
         self._byte_ids = {text[0]: i for i, text in enumerate(source.tokens) if len(text) == 1}
-        self._trie = LLTokenizer(TokenizerWrapper(source))
+        self.shapes = TokenShapes(source.tokens, source.special_token_ids)
+        self._trie = LLTokenizer(source)
         self._matchers: OrderedDict[str, LLMatcher] = OrderedDict()
 
     @classmethod
@@ -92,11 +108,11 @@ class GrammarVocabulary:
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token stands for."""
-        return self._tokens[token_id]
+        return self.tokens[token_id]
 
     def spelled(self, token_ids: Sequence[int]) -> bytes:
         """The bytes that these tokens stand for."""
-        return b"".join(self._tokens[token_id] for token_id in token_ids)
+        return b"".join(self.tokens[token_id] for token_id in token_ids)
 
     def byte_ids(self, text: bytes) -> list[int]:
         """Tokens of one byte each that spell this text."""

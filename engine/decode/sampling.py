@@ -133,9 +133,16 @@ class Sampler:
         It depends on the mask, it would take as long to find out, or a logit is no usable number.
         """
         use_penalties = use_penalties and self._penalties.is_active
-        if self._draw is not None and not isinstance(logits, BestLogits):
-            num_seen = self._moved_by(self._draw) if use_penalties else 0
-            return self._draw.draw_for_any_mask(logits, self.num_seen, num_seen)
+        if not isinstance(logits, BestLogits):
+            if self._draw is not None:
+                num_seen = self._moved_by(self._draw) if use_penalties else 0
+                return self._draw.draw_for_any_mask(logits, self.num_seen, num_seen)
+        elif self._best_draw is not None:
+            token_id = self._best_draw.draw_for_any_mask(
+                logits, self.num_seen, use_penalties=use_penalties
+            )
+            if token_id is not None:
+                return token_id
         if self._params.temperature > 0:
             return None
         try:

@@ -35,6 +35,7 @@ from engine.text.values import argument_json
 from engine.worker.messages import ParameterRule
 
 VALUE_END = "\n</parameter>\n"
+DOCUMENT_START = "start: %json "  # of a document's grammar; its schema follows
 COMPILE_PROCESSOR_S = 5.0
 COMPILE_TIMEOUT_S = 60.0  # on a machine that is busy with something else
 MAX_BRANCHES = 64
@@ -43,7 +44,8 @@ _REMEMBERED = 1024  # schemas of tools: an agent sends the same ones with each r
 
 # Between the tokens of a JSON text: one newline with an indent, or a run of blanks. Models that may
 # write any white space go on with it for ever.
-WHITE_SPACE = r"\n[ ]{0,20}|[ ]{1,20}"
+MAX_BLANKS = 20
+WHITE_SPACE = rf"\n[ ]{{0,{MAX_BLANKS}}}|[ ]{{1,{MAX_BLANKS}}}"
 _OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": WHITE_SPACE}
 
 _RULES_OF_OBJECTS = frozenset(
@@ -85,7 +87,7 @@ def document_grammar(text: str, *, is_strict: bool) -> ValueGrammar:
         SchemaError: it cannot be enforced.
     """
     schema = json.loads(text)
-    return _json_grammar("start: {}", self_contained(schema, schema), is_strict=is_strict)
+    return _json_grammar(self_contained(schema, schema), is_strict=is_strict)
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
@@ -208,8 +210,12 @@ def _constants(node: Mapping[str, object]) -> list[object] | None:
 
 
 def _json_rule(schema: dict[str, object]) -> str:
+    return "%json " + _schema_text(schema)
+
+
+def _schema_text(schema: dict[str, object]) -> str:
     options = {**_OPTIONS, "lenient": True}
-    return "%json " + json.dumps({**closed(schema), "x-guidance": options}, ensure_ascii=False)
+    return json.dumps({**closed(schema), "x-guidance": options}, ensure_ascii=False)
 
 
 def _framed(rules: list[str]) -> str:
@@ -225,8 +231,8 @@ def _framed(rules: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _json_grammar(frame: str, schema: dict[str, object], *, is_strict: bool) -> ValueGrammar:
-    grammar, ignored = _compiled(frame.format(_json_rule(schema)), is_strict=is_strict)
+def _json_grammar(schema: dict[str, object], *, is_strict: bool) -> ValueGrammar:
+    grammar, ignored = _compiled(DOCUMENT_START + _schema_text(schema), is_strict=is_strict)
     return ValueGrammar(grammar, ignored)
 
 

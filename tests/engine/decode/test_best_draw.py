@@ -104,6 +104,43 @@ def test_few_logits_give_the_tokens_of_all(host: HostOps, name: str, size: int):
     assert fetches.count < 300
 
 
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_what_few_logits_give_for_any_mask_is_what_all_give_with_each(host: HostOps, name: str):
+    random = np.random.default_rng(1)
+    params, fetches, num_sure = SETTINGS[name], Fetches(), 0
+    whole, few = (Sampler(params, host.new_draw) for _ in range(2))
+    for _ in range(300):
+        logits = random_row(random, 500)
+        logits[random.integers(500)] += random.choice([0, 5, 15])
+        use_penalties = bool(random.random() < 0.8)
+        best = best_of(logits, None if params.temperature > 0 else fetches.of(logits))
+        sure = few.sample_for_any_mask(best, use_penalties=use_penalties)
+        if sure is not None:
+            num_sure += 1
+            for share in (0.002, 0.05, 0.5, 1.0):
+                mask = TokenMask(500)
+                for token_id in (sure, *np.flatnonzero(random.random(500) < share)):
+                    mask.allow(int(token_id))
+                assert whole.sample(logits, mask, use_penalties=use_penalties) == sure
+        token_id = whole.sample(logits, use_penalties=use_penalties)
+        for sampler in (whole, few):
+            sampler.note(token_id)
+    assert num_sure > (300 if params.temperature == 0 else 10) / 2
+
+
+def test_few_logits_that_penalties_move_say_nothing_about_any_mask(host: HostOps):
+    logits = np.linspace(8, 4, 200, dtype=np.float32)
+    params = SamplingParams(temperature=0.1, top_k=2, presence_penalty=5.0)
+    sampler = Sampler(params, host.new_draw)
+    logits[0] = 20
+    assert sampler.sample_for_any_mask(best_of(logits, None)) == 0
+    for token_id in range(1, 63):
+        sampler.note(token_id)
+    assert sampler.sample_for_any_mask(best_of(logits, None)) == 0
+    sampler.note(63)
+    assert sampler.sample_for_any_mask(best_of(logits, None)) is None
+
+
 def test_all_logits_are_not_fetched_where_nothing_is_moved_or_masked(host: HostOps):
     random = np.random.default_rng(3)
     fetches = Fetches()

@@ -20,6 +20,7 @@ from engine.text.output_rules import (
     CallMode,
     ToolChoice,
 )
+from engine.text.tokenizer import Tokenizer
 from engine.worker.messages import Constraint, SamplingParams, Start
 from tests.support.held_answers import (
     DOCUMENT,
@@ -301,6 +302,7 @@ def test_a_document_without_thinking_begins_at_once(bench: AnswerBench):
     [
         ('{"a": {"a": 1}, "b": [{"a": 2}, {"a": 3}]}', True),
         ('{"a": 1, "\\u0061": 2}', False),
+        ('{"\u00e4": 1, "\u00e4\u00e4": 2, "\\u00e4": 3}', False),
         ('{"x\\"y": 1, "z": "x\\"y", "x\\"z": 2}', True),
         ('["a", "a", {"a": "a"}]', True),
         ('{"a": "{\\"b\\": 1", "b": 2}', True),
@@ -372,12 +374,29 @@ def test_a_grammar_that_takes_too_long_ends_with_a_sentence(
     bench: AnswerBench, monkeypatch: pytest.MonkeyPatch
 ):
     times = iter(range(100))
-    monkeypatch.setattr("engine.decode.grammar_cursor.time.thread_time", lambda: float(next(times)))
+    for clock in ("perf_counter", "thread_time"):
+        name = f"engine.decode.grammar_cursor.time.{clock}"
+        monkeypatch.setattr(name, lambda: float(next(times)))
     constraint = bench.constraint(bench.start(form=JSON_OBJECT))
     zeros = np.zeros(bench.tokenizer.vocab_size, np.float32)
+    constraint.choose(zeros, largest)  # by the clock, which may have been another program's doing
     constraint.choose(zeros, largest)
     with pytest.raises(ConstraintError, match="takes too long"):
         constraint.choose(zeros, largest)
+
+
+def test_masks_that_only_the_clock_says_are_slow_end_nothing(
+    bench: AnswerBench, monkeypatch: pytest.MonkeyPatch
+):
+    times = iter(range(100))
+    monkeypatch.setattr(
+        "engine.decode.grammar_cursor.time.perf_counter", lambda: float(next(times))
+    )
+    constraint = bench.constraint(bench.start(form=JSON_OBJECT))
+    zeros = np.zeros(bench.tokenizer.vocab_size, np.float32)
+    for _ in range(10):
+        constraint.choose(zeros, largest)
+    assert next(times) == 2
 
 
 def test_a_grammar_that_cannot_be_used_ends_with_a_sentence_and_is_not_in_the_log(
@@ -398,6 +417,24 @@ def test_a_vocabulary_that_cannot_be_made_is_told_to_those_who_need_it(
     with pytest.raises(ConstraintError, match="without tools"):
         lazy.get()
     assert "no grammars with this model" in caplog.text
+
+
+def test_text_that_must_come_is_cut_into_tokens_once(
+    bench: AnswerBench, monkeypatch: pytest.MonkeyPatch
+):
+    texts, encode = [], Tokenizer.encode
+
+    def noted(self: Tokenizer, text: str, **how: bool) -> list[int]:
+        texts.append(text)
+        return encode(self, text, **how)
+
+    monkeypatch.setattr(Tokenizer, "encode", noted)
+    long = "x" * 300
+    for word, num_cuts in (("must come once", 1), (long, 2)):
+        for _ in range(2):
+            matcher = bench.vocabulary.matcher(f'start: "{word}"')
+            assert bench.text(matcher.compute_ff_tokens()) == word[: len(word)]
+        assert sum(word in text for text in texts) == num_cuts
 
 
 def test_places_of_a_grammar_can_be_left_and_come_back_to(bench: AnswerBench):

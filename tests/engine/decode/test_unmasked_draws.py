@@ -74,7 +74,7 @@ def wishes(bench: AnswerBench, start: Start, rng: np.random.Generator) -> Logits
     """Logits that want what is mostly allowed, an early end, special tokens, and nonsense."""
     logits = rng.normal(size=bench.tokenizer.vocab_size + 64).astype(np.float32)
     logits[rng.choice(len(logits), 3)] += 6
-    for text in ('"', '":', "a", "1", "}", "\n"):  # what a form often wants
+    for text in ('"', '":', "a", "1", "}", "\n", " ", "  ", " the"):  # what a form often wants
         logits[bench.ids(text)[0]] += rng.random() * 6
     logits[list(start.stop_ids)] += rng.random() * 6
     return logits
