@@ -179,13 +179,12 @@ class PassMaker:
         """
         self._watch = watch
         self._side_rows = side_rows if watch is None and len(stages) == 1 else None
-        self._alike: dict[tuple[int, int], Recording] = {}
         self._stages = tuple(stages)
         self._layers = layers
         self._weights = weights
         self._workspace = workspace
         self._records = is_recording_on()
-        self._kept: dict[tuple[int, int, int, int, bool, Cuts], PassParts] = {}
+        self._kept: dict[tuple[int, int, int, int, bool], PassParts] = {}
 
     def parts(
         self,
@@ -207,14 +206,16 @@ class PassMaker:
         if not (self._records and is_range and plan.num_rows <= RECORDED_ROWS):
             return self._make(plan, rows, wanted, takes_few=takes_few, is_recorded=False)
         cuts = self._cuts(plan) if count == plan.num_rows and not takes_few else ()
-        key = (plan.num_rows, plan.num_sequences, first, count, takes_few, cuts)
+        key = (plan.num_rows, plan.num_sequences, first, count, takes_few)
         parts = self._kept.get(key)
         if parts is None:
             if len(self._kept) >= _MOST_RECORDINGS:
                 self._kept.clear()
             parts = self._kept[key] = self._make(
-                plan, rows, wanted, takes_few=takes_few, is_recorded=True, cuts=cuts
+                plan, rows, wanted, takes_few=takes_few, is_recorded=True, has_sides=bool(cuts)
             )
+        if cuts:
+            parts.recording.cut(cuts)
         return parts
 
     def _cuts(self, plan: PassPlan) -> Cuts:
@@ -238,7 +239,7 @@ class PassMaker:
         *,
         takes_few: bool,
         is_recorded: bool,
-        cuts: Cuts = (),
+        has_sides: bool = False,
     ) -> PassParts:
         weights, layers, watch = self._weights, self._layers, self._watch
         count = len(wanted)
@@ -263,9 +264,9 @@ class PassMaker:
             if index == len(self._stages) - 1:
                 head = _head(stage.ops, weights, chosen, mixed, logits, packed)
                 parts.append(head if is_recorded else _taken(stage.ops, end, wanted, chosen, head))
-            if cuts:
-                sides = functools.partial(self._sides, plan, begin, cuts, mixed, logits)
-                recording = self._record_sides(parts, keep, sides, plan)
+            if has_sides:
+                sides = functools.partial(self._sides, plan, begin, mixed, logits)
+                recording = stage.ops.record_sides(parts, keep, sides)
             else:
                 recording = stage.ops.record(parts, keep) if is_recorded else CalledParts(parts)
             recordings.append((recording, len(parts)))
@@ -280,26 +281,13 @@ class PassMaker:
         ops.gather_rows(self._weights.embedding, rows.ids, rows.x)
         ops.fill_streams(rows.x, rows.streams)
 
-    def _record_sides(
-        self,
-        parts: Sequence[Part],
-        keep: Sequence[object],
-        sides: Callable[[], list[list[Part]]],
-        plan: PassPlan,
-    ) -> Recording:
-        """A recording that may be run in sides; what others of its size have found out counts."""
-        size = (plan.num_rows, plan.num_sequences)
-        recording = self._stages[0].ops.record_sides(parts, keep, sides, self._alike.get(size))
-        self._alike.setdefault(size, recording)
-        return recording
-
     def _sides(
         self,
         plan: PassPlan,
         rows: RowBuffers,
-        cuts: Cuts,
         mixed: FloatArray,
         logits: FloatArray,
+        cuts: Cuts,
     ) -> list[list[Part]]:
         """The parts of each side of a pass with logits of all rows."""
         weights, stage = self._weights, self._stages[0]

@@ -23,7 +23,7 @@ Rules for every implementation:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -459,19 +459,17 @@ class Ops(MemoryOps):
         self,
         parts: Sequence[Part],
         keep: Sequence[object],
-        new_sides: Callable[[], Sequence[Sequence[Part]]],
-        like: Recording | None = None,
+        new_sides: Callable[[Hashable], Sequence[Sequence[Part]]],
     ) -> Recording:
-        """As `record`, where the same can be computed in sides too.
+        """As `record`, where the same can be computed in sides too; `Recording.cut` says in which.
 
         Args:
             parts: of the pass.
             keep: what owns what they use.
             new_sides: makes at most `num_sides` lists of as many parts, each for some of the pass's
-                sequences; none writes what another one reads.
-            like: an earlier recording of a pass of as many rows and sequences; None = there is none.
+                sequences; none writes what another one reads. Told what `Recording.cut` was.
         """
-        del new_sides, like
+        del new_sides
         return self.record(parts, keep)
 
     def close(self) -> None:  # optional: the reference has nothing to release

@@ -8,7 +8,7 @@ checked in the library; what the operations compute is said in `engine/ops/base.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -149,17 +149,15 @@ class HostOps(Ops):
         self,
         parts: Sequence[Part],
         keep: Sequence[object],
-        new_sides: Callable[[], Sequence[Sequence[Part]]],
-        like: Recording | None = None,
+        new_sides: Callable[[Hashable], Sequence[Sequence[Part]]],
     ) -> Recording:
         """The same, with lists for threads that work side by side."""
 
-        def record_them() -> Sides:
-            return Sides([self._record(side, (side,)) for side in new_sides()])
+        def record_them(cuts: Hashable) -> Sides:
+            return Sides([self._record(side, (side,)) for side in new_sides(cuts)])
 
         calls = self._record(parts, keep)
-        like = like if isinstance(like, HostRecording) else None
-        return HostRecording(self._runner, calls, self.num_threads, record_them, like)
+        return HostRecording(self._runner, calls, self.num_threads, record_them)
 
     def _record(self, parts: Sequence[Part], keep: Sequence[object]) -> RecordedCalls:
         recorder = Recorder(self._library, self.isa)

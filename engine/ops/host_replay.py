@@ -10,7 +10,7 @@ leave the calling thread only where that gains a tenth. Bits do not depend on it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from engine.ops.host_recording import RecordedCalls
 from engine.ops.host_runner import ListRunner, Sides, Way
@@ -26,6 +26,7 @@ COUNTED = (
 # After so many runs all ways are tried anew, since who else wants the cores changes; each time that
 # nothing has changed, twice as many.
 FIRST_LASTS, MOST_LASTS = 256, 8192
+MOST_CUTS = 64  # of which a recording keeps the sides
 
 
 class ThreadTrial:
@@ -94,9 +95,8 @@ class HostRecording(Recording):
         runner: runs lists.
         calls: the list.
         num_threads: of the runner; one leaves nothing to try.
-        new_sides: makes the lists of sides when they are tried for the first time; None = the
-            recording has none.
-        like: one of the same size, whose trials count for this one too.
+        new_sides: makes the lists of sides when they are tried for the first time where a pass is cut
+            so; None = the recording has none.
         clock: seconds.
     """
 
@@ -105,17 +105,21 @@ class HostRecording(Recording):
         runner: ListRunner,
         calls: RecordedCalls,
         num_threads: int,
-        new_sides: Callable[[], Sides] | None = None,
-        like: HostRecording | None = None,
+        new_sides: Callable[[Hashable], Sides] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._runner = runner
         self._calls = calls
         self._num_threads = num_threads
         self._new_sides = new_sides
-        self._sides: Sides | None = None
+        self._cuts: Hashable = None
+        self._sides: dict[Hashable, Sides] = {}  # by cuts
         self._clock = clock
-        self._trials: dict[tuple[int, int], ThreadTrial] = {} if like is None else like._trials
+        self._trials: dict[tuple[int, int], ThreadTrial] = {}
+
+    def cut(self, cuts: Hashable) -> None:
+        """Where the runs that follow are cut if they are run in sides; trials count for all cuts."""
+        self._cuts = cuts
 
     def run(self, first: int, stop: int) -> None:
         """Run parts in one call."""
@@ -138,11 +142,14 @@ class HostRecording(Recording):
         trial.note(self._clock() - began_at)
 
     def _prepared(self) -> Sides:
-        if self._sides is None:
+        sides = self._sides.get(self._cuts)
+        if sides is None:
             if self._new_sides is None:
                 raise RuntimeError("a recording without sides cannot be run in sides")
-            self._sides = self._new_sides()
-        return self._sides
+            if len(self._sides) >= MOST_CUTS:
+                self._sides.clear()
+            sides = self._sides[self._cuts] = self._new_sides(self._cuts)
+        return sides
 
     def _run(self, way: Way, first: int, stop: int) -> None:
         if way is Way.ALONE:

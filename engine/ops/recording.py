@@ -8,7 +8,7 @@ every pass of the same shape, and an implementation may keep the calls in a form
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 Part = Callable[[], None]  # calls operations, nothing else
 
@@ -19,6 +19,10 @@ class Recording(ABC):
     @abstractmethod
     def run(self, first: int, stop: int) -> None:
         """Compute the parts `first` to `stop - 1`."""
+
+    def cut(self, cuts: Hashable) -> None:
+        """Say where the runs that follow may be cut into sides (`Ops.record_sides`)."""
+        del cuts  # most are run whole
 
 
 class CalledParts(Recording):

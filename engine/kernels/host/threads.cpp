@@ -17,7 +17,7 @@ static void signal_init(Signal* signal) { InitializeConditionVariable(signal); }
 static void signal_wait(Signal* signal, Lock* lock) {
   SleepConditionVariableSRW(signal, lock, INFINITE, 0);
 }
-static void signal_all(Signal* signal) { WakeAllConditionVariable(signal); }
+static void signal_give(Signal* signal) { WakeConditionVariable(signal); }
 static void give_way() { SwitchToThread(); }
 static bool thread_pin(Thread thread, i64 cpu) {
   return cpu < 64 && SetThreadAffinityMask(thread, (DWORD_PTR)1 << cpu) != 0;
@@ -42,7 +42,7 @@ static void lock_take(Lock* lock) { pthread_mutex_lock(lock); }
 static void lock_give(Lock* lock) { pthread_mutex_unlock(lock); }
 static void signal_init(Signal* signal) { pthread_cond_init(signal, NULL); }
 static void signal_wait(Signal* signal, Lock* lock) { pthread_cond_wait(signal, lock); }
-static void signal_all(Signal* signal) { pthread_cond_broadcast(signal); }
+static void signal_give(Signal* signal) { pthread_cond_signal(signal); }
 static void give_way() { sched_yield(); }
 static bool thread_pin(pthread_t thread, i64 cpu) {
   if (cpu >= CPU_SETSIZE) return false;
@@ -72,7 +72,8 @@ struct Seat {
   Pool* pool;
   i64 number;
   Thread thread;
-  i32 sleeps;  // waits for `wake`
+  Signal wake;  // one for each, so that a job for a few leaves the others asleep
+  i32 sleeps;   // waits for `wake`
 };
 
 void pause() { __builtin_ia32_pause(); }
@@ -100,7 +101,6 @@ struct Pool {
   i32 quit;
   i64 num_threads;
   Lock lock;
-  Signal wake;
   Seat seats[kMostThreads];
 };
 
@@ -151,7 +151,7 @@ static u32 wait_for_turn(Seat* seat, u32 done) {
   for (;;) {
     turn = open_turn(seat, done);
     if (turn != 0 || pool->quit) break;
-    signal_wait(&pool->wake, &pool->lock);
+    signal_wait(&seat->wake, &pool->lock);
   }
   __atomic_store_n(&seat->sleeps, 0, __ATOMIC_SEQ_CST);
   __atomic_fetch_sub(&pool->sleeping, 1, __ATOMIC_SEQ_CST);
@@ -187,12 +187,12 @@ Pool* pool_create(i64 threads) {
 #endif
   __builtin_memset(pool, 0, sizeof(Pool));
   lock_init(&pool->lock);
-  signal_init(&pool->wake);
   pool->num_threads = 1;
   while (pool->num_threads < threads) {
     Seat* seat = &pool->seats[pool->num_threads];
     seat->pool = pool;
     seat->number = pool->num_threads;
+    signal_init(&seat->wake);
     if (!thread_start(&seat->thread, worker_main, seat)) break;
     pool->num_threads += 1;
   }
@@ -202,7 +202,7 @@ Pool* pool_create(i64 threads) {
 void pool_destroy(Pool* pool) {
   lock_take(&pool->lock);
   __atomic_store_n(&pool->quit, 1, __ATOMIC_SEQ_CST);
-  signal_all(&pool->wake);
+  for (i64 i = 1; i < pool->num_threads; ++i) signal_give(&pool->seats[i].wake);
   lock_give(&pool->lock);
   for (i64 i = 1; i < pool->num_threads; ++i) thread_join(pool->seats[i].thread);
 #if defined(_WIN32)
@@ -245,11 +245,20 @@ static bool stays_alone(Pool* pool, i64 items, i64 estimated_ns) {
   return true;
 }
 
-static bool any_sleeps(const Pool* pool, i64 invited) {
+// Wakes those of the seats below `invited` that sleep.
+static void wake_sleepers(Pool* pool, i64 invited) {
+  bool has_waited = false;
   for (i64 i = 1; i < invited; ++i) {
-    if (__atomic_load_n(&pool->seats[i].sleeps, __ATOMIC_SEQ_CST)) return true;
+    Seat* seat = &pool->seats[i];
+    if (!__atomic_load_n(&seat->sleeps, __ATOMIC_SEQ_CST)) continue;
+    // Who says that it sleeps holds the lock until it does, or has seen the open job.
+    if (!has_waited) {
+      lock_take(&pool->lock);
+      lock_give(&pool->lock);
+      has_waited = true;
+    }
+    signal_give(&seat->wake);
   }
-  return false;
 }
 
 // Opens a job for the seats below `invited`, works on it and waits for the others: how many pauses.
@@ -260,11 +269,7 @@ static int share(Pool* pool, i64 items, i64 invited, Work work, void* argument) 
   __atomic_store_n(&pool->invited, invited, __ATOMIC_SEQ_CST);
   __atomic_store_n(&pool->next, 0, __ATOMIC_RELAXED);
   __atomic_fetch_add(&pool->turn, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&pool->sleeping, __ATOMIC_SEQ_CST) > 0 && any_sleeps(pool, invited)) {
-    lock_take(&pool->lock);
-    signal_all(&pool->wake);
-    lock_give(&pool->lock);
-  }
+  if (__atomic_load_n(&pool->sleeping, __ATOMIC_SEQ_CST) > 0) wake_sleepers(pool, invited);
   take_items(pool, 0);
   __atomic_fetch_add(&pool->turn, 1, __ATOMIC_SEQ_CST);
   int spins = 0;

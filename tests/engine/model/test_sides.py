@@ -113,6 +113,36 @@ def test_parts_of_a_pass_may_be_run_in_different_ways(sides_run, monkeypatch):
     assert next(turns) > 3
 
 
+def test_windows_of_as_many_rows_have_one_recording_however_they_are_cut(sides_run, monkeypatch):
+    """There are hundreds of ways to cut sixteen rows."""
+    made, per_cut = [], []
+    model = load_golden("full", "host", threads=3)
+    record, record_sides = model.ops._record, model.ops.record_sides
+
+    def counted(parts, keep, new_sides):
+        made.append(len(parts))
+        return record_sides(parts, keep, new_sides)
+
+    def counted_list(parts, keep):
+        per_cut.append(len(parts))
+        return record(parts, keep)
+
+    monkeypatch.setattr(model.ops, "record_sides", counted)
+    monkeypatch.setattr(model.ops, "_record", counted_list)
+    states = [model.new_sequence() for _ in range(3)]
+    for counts in [(1, 2, 4), (4, 2, 1), (3, 3, 1), (1, 2, 4)]:
+        entries = [
+            BatchEntry(state, [5 + i for i in range(count)], LogitsWanted.ALL)
+            for state, count in zip(states, counts, strict=True)
+        ]
+        model.forward(Batch(entries))
+        for state in states:
+            state.commit(1)
+    assert len(made) == 1
+    assert len(per_cut) == 1 + 3 * 3  # the whole, and three sides for each way to cut it
+    assert sides_run == [3] * 4
+
+
 def test_a_side_that_fails_ends_the_pass_with_its_reason(sides_run, monkeypatch):
     model = load_golden("full", "host", threads=2)
     entries = [BatchEntry(model.new_sequence(), [5], LogitsWanted.ALL) for _ in range(2)]

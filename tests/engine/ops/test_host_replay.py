@@ -16,12 +16,14 @@ from engine.ops.host_replay import (
     FIRST_LASTS,
     IN_A_ROW,
     LEAST_GAIN,
+    MOST_CUTS,
     MOST_LASTS,
     SHORT_S,
     TRIED,
+    HostRecording,
     ThreadTrial,
 )
-from engine.ops.host_runner import Way
+from engine.ops.host_runner import Sides, Way
 
 WAYS = (Way.TOGETHER, Way.ALONE, Way.SIDES)
 
@@ -132,6 +134,49 @@ def test_ways_are_tried_again_more_and_more_seldom_until_something_has_changed()
     assert run_on(trial, idle) == MOST_LASTS
     assert trial.way is Way.SIDES
     assert run_on(trial, idle) == FIRST_LASTS
+
+
+class CountedRuns:
+    """Stands in for what runs lists: sides are the quickest."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.ways: list[Way] = []
+
+    def _ran(self, way: Way, seconds: float) -> None:
+        self.ways.append(way)
+        self.now += seconds
+
+    def together(self, _calls: object, _first: int, _stop: int) -> None:
+        self._ran(Way.TOGETHER, 300e-6)
+
+    def alone(self, _calls: object, _first: int, _stop: int) -> None:
+        self._ran(Way.ALONE, 200e-6)
+
+    def sides(self, _sides: object, _first: int, _stop: int) -> None:
+        self._ran(Way.SIDES, 100e-6)
+
+
+def test_sides_are_made_once_where_a_pass_is_cut_so_and_what_is_found_out_counts_for_all() -> None:
+    runner, made = CountedRuns(), []
+
+    def new_sides(cuts: object) -> Sides:
+        made.append(cuts)
+        return Sides(())
+
+    recording = HostRecording(runner, None, 2, new_sides, clock=lambda: runner.now)  # type: ignore[arg-type]
+    for n in range(3 * TRIED + 1):
+        recording.cut(n % 2)
+        recording.run(0, 1)
+    assert sorted(made) == [0, 1]  # type: ignore[type-var]
+    for n in range(MOST_CUTS + 1):  # nothing is tried for them
+        recording.cut(n)
+        recording.run(0, 1)
+    assert runner.ways[-MOST_CUTS - 1 :] == [Way.SIDES] * (MOST_CUTS + 1)
+    assert sorted(made) == list(range(MOST_CUTS + 1))  # type: ignore[type-var]
+    recording.cut(0)  # forgotten meanwhile
+    recording.run(0, 1)
+    assert made[-1] == 0
 
 
 def test_all_runs_of_a_recording_give_the_same_bits() -> None:
