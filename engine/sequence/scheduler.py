@@ -226,9 +226,9 @@ class Scheduler:
             began_at = self._clock()
             self._run(parts)
             self._end_cancelled()
-            if self._drafting is not None and self._passes.has_windows_alone:
-                num_rows = sum([part.num_computed for part in parts])
-                self._drafting.note_step(num_rows, len(parts), self._clock() - began_at)
+            if self._drafting is not None:
+                rows = [part.num_computed for part in parts if self._passes.has_windows_alone]
+                self._drafting.note_step(sum(rows), len(parts), self._clock() - began_at)
         elif self._running and not any(request.is_held for request in self._running):
             youngest = self._running[-1]
             self._end(youngest, "error", youngest.shortage)

@@ -63,7 +63,7 @@ class PassCosts:
 
     def note(self, num_rows: int, seconds: float, num_requests: int = 1) -> None:
         """A pass of so many rows, for so many requests, took so long."""
-        if not 1 <= num_rows <= MOST_ROWS:
+        if not 1 <= num_rows <= MOST_ROWS or seconds <= 0:  # a clock may be coarse
             return
         if not self._is_warm[num_rows - 1]:  # the first of its kind prepares what others use
             self._is_warm[num_rows - 1] = True

@@ -251,7 +251,13 @@ class Drafting:
             logger.warning("%s", error)
 
     def note_step(self, num_rows: int, num_requests: int, seconds: float) -> None:
-        """A step whose pass held windows alone took so long, with all that was done in it."""
+        """A step took so long, with all that was done in it.
+
+        Args:
+            num_rows: of its pass; 0 = it held more than windows, and says nothing about their costs.
+            num_requests: in the pass.
+            seconds: what it took.
+        """
         head_s, self._head_s = self._head_s, 0.0
         if num_rows == 1:
             self._num_single += 1

@@ -200,3 +200,22 @@ def test_requests_that_fill_the_cache_fare_no_worse_than_without_drafts(max_toke
             assert run.ids(name) == (answer if reason == "stop" else answer[: len(run.ids(name))])
     assert runs[1].end("a").reason == "stop"
     assert runs[1].end("a").timings.draft_accepted > 10
+
+
+def test_what_the_head_takes_for_a_prompt_is_not_taken_from_the_time_of_a_window():
+    script = [1, *range(3, 40)]
+    run = Run(ScriptedModel({1: script}), with_drafts=True)
+    drafting, noted = run.drafting, []
+    tell = drafting.tell
+
+    def tell_and_let_the_head_take_note(parts, num_others=0):
+        tell(parts, num_others)
+        if len(run.model.windows) == 1:  # the prompt
+            drafting._head_s = 1e9
+
+    drafting.tell = tell_and_let_the_head_take_note
+    drafting._policy.costs.note = lambda num_rows, seconds, _: noted.append((num_rows, seconds))
+    run.of(start("a", script[:8]))
+    assert noted[0][0] == 0  # says nothing about windows
+    assert [num_rows for num_rows, seconds in noted if seconds < 0] == [0]
+    assert len(noted) > 8

@@ -140,6 +140,14 @@ def test_a_step_without_drafts_is_known_by_that_of_several_requests_too():
     assert costs.is_known
 
 
+def test_a_time_of_nothing_is_not_believed():
+    """Else all that is compared with it would be divided by zero."""
+    costs = PassCosts(DENSE)
+    for seconds in (0.010, 0.0, -0.010, 0.010, 0.0, -0.010):
+        costs.note(1, seconds)
+    assert costs.of(1) == pytest.approx(0.010)
+
+
 def test_counts_forget():
     counts = Counts(memory=32)
     for _ in range(50):
