@@ -106,6 +106,11 @@ class Worker:
                     self._balance_card()
                     scheduler.step()
                     self._outbox.flush(more_comes=scheduler.has_work)
+        if self._scheduler is not None:
+            self._scheduler.close()  # what was in a pass until now keeps its finished part
+            self._outbox.flush()
+        if self._loaded is not None:
+            self._loaded.save()
 
     def close(self) -> None:
         """Give the model's memory back."""
@@ -185,8 +190,6 @@ class Worker:
                 self._is_quitting = True
                 if self._scheduler is not None:
                     self._scheduler.close()
-                    if self._loaded is not None:
-                        self._loaded.save()
                     self._outbox.flush()
             case Start() | Cancel() | Force() | Hold() | StatusQuery() if (
                 self._scheduler is not None

@@ -17,6 +17,7 @@ from engine.worker.client import REPOSITORY, WorkerClient, worker_command
 from engine.worker.death import WorkerFailed
 from engine.worker.handle import RequestHandle
 from engine.worker.messages import (
+    Cancel,
     Done,
     Failed,
     Hold,
@@ -339,3 +340,27 @@ def test_a_worker_whose_requests_all_pause_gives_signs_of_life(monkeypatch: pyte
     assert [report.running for report in reports][:1] == [1]
     done = [message for message in channel.sent if isinstance(message, Done)]
     assert [one.reason for one in done] == ["length"]
+
+
+def test_what_was_read_of_a_prompt_when_the_worker_is_asked_to_end_is_saved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("STRATUM_HOME", str(tmp_path))
+    load = Load(LOAD.config | {"save_sessions": True, "session_cache_mib": 32})
+
+    monkeypatch.setattr("engine.worker.process.SIGN_OF_LIFE_S", 0.0)  # one after each layer
+
+    class QuittingChannel(RecordingChannel):
+        def send(self, *messages: Message) -> None:
+            super().send(*messages)
+            reads = [one.read for one in self.sent if isinstance(one, PromptProgress)]
+            if reads[-1:] == [128] and isinstance(messages[-1], StatusReport):
+                self.commands.put(Cancel("a"))
+                self.commands.put(Quit())
+
+    channel = QuittingChannel(load, start("a", 240))
+    assert run_worker(channel) == 0  # type: ignore[arg-type]
+    assert [one.reason for one in channel.sent if isinstance(one, Done)] == ["cancelled"]
+    again = RecordingChannel(load, start("a", 240, max_tokens=1))
+    assert run_worker(again) == 0  # type: ignore[arg-type]
+    assert [one.timings.cached_tokens for one in again.sent if isinstance(one, Done)] == [128]
