@@ -11,12 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.errors import ResourceError
+from engine.core.gguf_header import read_model_header
+from engine.core.ngram_numbers import TABLE_NAME
+from engine.gguf.reader import GgufFile
+from engine.memory.ngram_table import NgramTable
 from engine.model.sides import side_cuts
 from engine.model.trunk import Model
 from engine.ops import host_replay
 from engine.ops.host_runner import ListRunner, Way
 from engine.sequence.batch import Batch, BatchEntry, LogitsWanted
-from tests.support.golden import arrays, load_golden
+from tests.support.golden import GOLDEN, arrays, golden_limits, load_golden, make_golden_ops
 from tests.support.mixed_life import a_mixed_life, finish
 
 ALL = (LogitsWanted.ALL,)
@@ -82,6 +86,39 @@ def test_a_pass_of_one_sequence_is_not_cut(sides_run):
     model = load_golden("full", "host", threads=2)
     model.forward(Batch([BatchEntry(model.new_sequence(), [5, 6, 7], LogitsWanted.ALL)]))
     assert not sides_run
+
+
+def test_a_pass_whose_experts_are_watched_is_not_cut(sides_run):
+    num_rows = []
+
+    class Watch:
+        def chosen(self, layer_idx, x, expert_ids):
+            num_rows.append(len(expert_ids))
+
+    model = load_golden("full", "host", threads=2)
+    model.watch_experts(Watch())
+    model.forward(
+        Batch([BatchEntry(model.new_sequence(), [5], LogitsWanted.ALL) for _ in range(2)])
+    )
+    assert num_rows == [2] * model.config.num_layers
+    assert not sides_run
+
+
+def test_a_pass_that_reads_a_table_on_the_disk_is_not_cut(sides_run):
+    """Its reader is for one thread at a time."""
+    path, limits = GOLDEN / "full.gguf", golden_limits(threads=2)
+    header = read_model_header(path)
+    shard, info = header.tensors[TABLE_NAME]
+    first = header.shards[shard].data_start + info.offset
+    table = NgramTable(path, first, *info.shape, info.type)
+    ops = make_golden_ops("host", limits)
+    with GgufFile(header) as file:
+        model = Model.load(file, ops, limits, table=table)
+        entries = [BatchEntry(model.new_sequence(), [5], LogitsWanted.ALL) for _ in range(2)]
+        model.forward(Batch(entries))
+    assert not sides_run
+    ops.close()
+    table.close()
 
 
 def test_parts_of_a_pass_may_be_run_in_different_ways(sides_run, monkeypatch):

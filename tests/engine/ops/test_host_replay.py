@@ -67,6 +67,7 @@ def run_on(trial: ThreadTrial, seconds: Callable[[Way, int], float]) -> int:
         (100e-6, 60e-6, 70e-6, Way.TOGETHER),
         (100e-6, 300e-6, 300e-6, Way.ALONE),
         (100e-6, 80e-6, 60e-6, Way.SIDES),
+        (5 * SHORT_S, 0.8 * SHORT_S, 0.6 * SHORT_S, Way.SIDES),
     ],
 )
 def test_other_threads_are_used_where_they_gain_a_tenth(
@@ -177,6 +178,44 @@ def test_sides_are_made_once_where_a_pass_is_cut_so_and_what_is_found_out_counts
     recording.cut(0)  # forgotten meanwhile
     recording.run(0, 1)
     assert made[-1] == 0
+
+
+def test_a_recording_tries_all_ways_again_after_a_while_beginning_with_the_first() -> None:
+    runner = CountedRuns()
+    recording = HostRecording(runner, None, 2, lambda _: Sides(()), clock=lambda: runner.now)  # type: ignore[arg-type]
+    num_tried = 3 * TRIED + 1
+    for _ in range(num_tried + FIRST_LASTS + 3 * IN_A_ROW):
+        recording.run(0, 1)
+    lasting, again = runner.ways[num_tried : -3 * IN_A_ROW], runner.ways[-3 * IN_A_ROW :]
+    assert lasting[:-1] == [Way.SIDES] * (FIRST_LASTS - 1)
+    assert again == [way for way in WAYS for _ in range(IN_A_ROW)]
+
+
+def test_one_thread_has_nothing_to_try() -> None:
+    runner = CountedRuns()
+    recording = HostRecording(runner, None, 1, clock=lambda: runner.now)  # type: ignore[arg-type]
+    for _ in range(3 * TRIED):
+        recording.run(0, 1)
+    assert set(runner.ways) == {Way.TOGETHER}
+
+
+def test_lists_that_one_thread_runs_have_contexts_of_one_thread_that_end_with_the_operations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ops = HostOps(Limits(max_rows=4, max_window=1, num_slots=1, num_pages=1, threads=2))
+    x, out = np.ones((2, 4), np.float32), np.zeros((2, 3, 4), np.float32)
+    calls = ops._record([lambda: ops.fill_streams(x, out)], [x, out])
+    library, used, ended = ops._library, [], []
+    replay, destroy = library.replay, library.destroy
+    monkeypatch.setattr(library, "replay", lambda c, *rest: used.append(c) or replay(c, *rest))
+    monkeypatch.setattr(library, "destroy", lambda c: ended.append(c) or destroy(c))
+    ops._runner.alone(calls, 0, 1)
+    ops._runner.together(calls, 0, 1)
+    assert [library.threads(context) for context in used] == [1, 2]
+    ops._runner.sides(Sides([calls, calls]), 0, 1)
+    ops.close()
+    assert len(set(ended)) == 3
+    assert set(used) < set(ended)
 
 
 def test_all_runs_of_a_recording_give_the_same_bits() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from engine.core.config import BUNDLED_MODEL, RunConfig
 from engine.decode.constraint import AnswerConstraint
+from engine.decode.draft.policy import RequestPolicy
 from engine.decode.grammar_vocabulary import GrammarVocabulary
 from engine.text.events import ToolSpec
 from engine.text.grammar import answer_grammar
@@ -101,6 +102,23 @@ def test_requests_that_never_run_alone_draft_too_and_the_head_rests_where_it_doe
     got, ends = answers_of(loaded, copies, drafting)
     assert got == wanted
     assert sum(end.timings.draft_tokens for end in ends.values()) > 0
+
+
+def test_the_head_is_weighed_with_the_rows_of_the_others_once_a_step_without_drafts_is_known(
+    loaded, tokenizer, monkeypatch
+):
+    copies = [replace(starts(tokenizer)[0], request_id=f"r{i}", max_tokens=32) for i in range(3)]
+    drafting, asked = named_drafting(loaded, "policy"), []
+    head_length = RequestPolicy.head_length
+
+    def noted(self, most, other_rows=0, num_sharing=1):
+        asked.append((other_rows, num_sharing, drafting._policy.costs.is_known))
+        return head_length(self, most, other_rows, num_sharing)
+
+    monkeypatch.setattr(RequestPolicy, "head_length", noted)
+    answers_of(loaded, copies, drafting)
+    assert (2, 3, True) in asked
+    assert all(is_known for _, _, is_known in asked)
 
 
 @pytest.mark.parametrize("max_tokens", range(1, 20))
