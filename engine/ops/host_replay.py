@@ -20,12 +20,13 @@ SHORT_S = 1e-3  # recordings that take longer always share each operation
 LEAST_GAIN = 1.1
 TRIED = 8  # runs of each way
 IN_A_ROW = 4  # of them: other threads sleep when they have had nothing to do for a few runs
-COUNTED = (
-    2  # of the runs in order of their times: a chance interruption does not count, a usual one does
-)
+COUNTED = 2  # of them, ordered by time: a chance interruption does not count, a usual one does
 # After so many runs all ways are tried anew, since who else wants the cores changes; each time that
 # nothing has changed, twice as many.
 FIRST_LASTS, MOST_LASTS = 256, 8192
+# More runs in sides that the calling thread alone would have made quicker, than others: somebody else
+# wants the cores now, and it is found out at once.
+MOST_SLOW = 24
 MOST_CUTS = 64  # of which a recording keeps the sides
 
 
@@ -40,7 +41,10 @@ class ThreadTrial:
         way: what was found, or what the next run should do.
     """
 
-    __slots__ = ("_is_warm", "_lasts", "_num_runs", "_seconds", "_settled_on", "is_settled", "way")
+    __slots__ = (
+        *("_alone_s", "_is_warm", "_lasts", "_num_runs", "_num_slow", "_seconds", "_settled_on"),
+        *("is_settled", "way"),
+    )
 
     def __init__(self, ways: tuple[Way, ...] = (Way.TOGETHER, Way.ALONE)) -> None:
         self.is_settled = False
@@ -50,6 +54,8 @@ class ThreadTrial:
         self._settled_on: Way | None = None
         self._lasts = FIRST_LASTS
         self._num_runs = 0  # since it is settled
+        self._num_slow = 0  # of them, less the others
+        self._alone_s = 0.0  # as was usual when it was tried
 
     def note(self, seconds: float) -> None:
         """A run in the way that was asked for has taken so long."""
@@ -70,12 +76,16 @@ class ThreadTrial:
             return
         usual = {way: sorted(times)[COUNTED] for way, times in seen.items()}
         best = min(usual, key=usual.__getitem__)
+        self._alone_s = usual[Way.ALONE]
         self._settle(Way.ALONE if usual[Way.ALONE] <= LEAST_GAIN * usual[best] else best)
 
-    def has_run(self) -> None:
-        """One more run since it was found out."""
+    def has_run(self, seconds: float) -> None:
+        """One more run since it was found out; `seconds` of one in sides, else 0."""
         self._num_runs += 1
-        if self._num_runs >= self._lasts:
+        self._num_slow = (
+            self._num_slow + 1 if seconds > self._alone_s else max(0, self._num_slow - 1)
+        )
+        if self._num_runs >= self._lasts or self._num_slow > MOST_SLOW:
             self.is_settled = False
             self.way = next(iter(self._seconds))
 
@@ -83,7 +93,7 @@ class ThreadTrial:
         self._lasts = min(2 * self._lasts, MOST_LASTS) if way is self._settled_on else FIRST_LASTS
         self.way = self._settled_on = way
         self.is_settled = True
-        self._num_runs = 0
+        self._num_runs = self._num_slow = 0
         for times in self._seconds.values():
             times.clear()
 
@@ -131,15 +141,19 @@ class HostRecording(Recording):
             ways = (Way.TOGETHER, Way.ALONE)
             trial = ThreadTrial(ways if self._new_sides is None else (*ways, Way.SIDES))
             self._trials[first, stop] = trial
-        if trial.is_settled:
-            trial.has_run()
+        if trial.is_settled and trial.way is not Way.SIDES:
+            trial.has_run(0.0)
             self._run(trial.way, first, stop)
             return
         if trial.way is Way.SIDES:
             self._prepared()
         began_at = self._clock()
         self._run(trial.way, first, stop)
-        trial.note(self._clock() - began_at)
+        seconds = self._clock() - began_at
+        if trial.is_settled:
+            trial.has_run(seconds)
+        else:
+            trial.note(seconds)
 
     def _prepared(self) -> Sides:
         sides = self._sides.get(self._cuts)

@@ -34,7 +34,7 @@ class Held(host_replay.ThreadTrial):
         self.way = ways[-1]
         self.is_settled = True
 
-    def has_run(self) -> None:
+    def has_run(self, _: float) -> None:
         """Nothing is tried again."""
 
 

@@ -18,6 +18,7 @@ from engine.ops.host_replay import (
     LEAST_GAIN,
     MOST_CUTS,
     MOST_LASTS,
+    MOST_SLOW,
     SHORT_S,
     TRIED,
     HostRecording,
@@ -52,7 +53,7 @@ def run_on(trial: ThreadTrial, seconds: Callable[[Way, int], float]) -> int:
     """How many runs a settled trial lasts; it is settled again afterwards."""
     runs = 0
     while trial.is_settled:
-        trial.has_run()
+        trial.has_run(0.0)
         runs += 1
     while not trial.is_settled:
         trial.note(seconds(trial.way, 0))
@@ -216,6 +217,23 @@ def test_lists_that_one_thread_runs_have_contexts_of_one_thread_that_end_with_th
     ops.close()
     assert len(set(ended)) == 3
     assert set(used) < set(ended)
+
+
+def test_sides_that_have_become_slow_are_left_soon() -> None:
+    """As when another program begins to use the second core."""
+    trial, _ = settled(steadily(100e-6, 90e-6, 60e-6))
+    for _ in range(MOST_SLOW):  # now and then is no reason
+        trial.has_run(500e-6)
+        trial.has_run(60e-6)
+    assert trial.is_settled
+    runs = 0
+    while trial.is_settled:
+        trial.has_run(500e-6)
+        runs += 1
+    assert runs == MOST_SLOW + 1
+    while not trial.is_settled:
+        trial.note(steadily(100e-6, 400e-6, 500e-6)(trial.way, 0))
+    assert trial.way is Way.ALONE
 
 
 def test_all_runs_of_a_recording_give_the_same_bits() -> None:
