@@ -10,7 +10,8 @@ take the tokens of a text that fits, as of a model that writes JSON of its own a
 Rounds alternate and all steps count. `mask_us` is how much longer the choice of a held step's tokens
 takes (processor time; with the questions about tokens that must follow, and what those cost) than that of
 a free one, medians, `mask_mean_us` the same of the means; `mask_percent` and `mask_mean_percent` are
-their shares of a free step. `step_percent` is how much longer a held step takes, with what the
+their shares of a free step. `masks_percent` is the share of a held answer's time that masks themselves
+take: computing them, and drawing among their tokens. `step_percent` is how much longer a held step takes, with what the
 constraint drives out of the model's caches. Tokens that the schema leaves no choice about are not drawn:
 `drawn_percent` of them are, and `token_percent` is how much longer a held answer takes than the same one
 without a constraint.
@@ -42,6 +43,7 @@ sys.path.insert(0, str(ROOT))
 from engine.core.config import BUNDLED_MODEL, RunConfig  # noqa: E402  # needs the path
 from engine.core.gguf_header import read_model_header  # noqa: E402
 from engine.decode.constraint import AnswerConstraint, AnyMask, Sample  # noqa: E402
+from engine.decode.grammar_cursor import GrammarCursor  # noqa: E402
 from engine.decode.grammar_vocabulary import GrammarVocabulary  # noqa: E402
 from engine.decode.sampling import NewDraw, Sampler  # noqa: E402
 from engine.ops.base import Limits  # noqa: E402
@@ -124,22 +126,23 @@ def measure_in_model(arguments: argparse.Namespace) -> dict[str, float]:
 
     def run(start: Start, told: list[int] | None, choices: list[float]) -> Run:
         ids: list[int] = []
+        masks: list[float] = []
         scheduler = Scheduler(
             loaded.model,
             loaded.limits,
             lambda event: ids.extend(event.token_ids) if isinstance(event, Tokens) else None,
             constrain=lambda start: AnswerConstraint(start, vocabulary),
-            new_sampler=lambda params: Told(params, loaded.ops.new_draw, told),
+            new_sampler=lambda params: Told(params, loaded.ops.new_draw, told, masks),
         )
         scheduler.submit(start)
         scheduler.step()
         steps = []
-        with timed_choices(choices):
+        with timed_choices(choices), timed_masks(masks):
             while scheduler.has_work:
                 began_at = time.perf_counter()
                 scheduler.step()
                 steps.append(time.perf_counter() - began_at)
-        return Run(ids, steps)
+        return Run(ids, steps, sum(masks))
 
     for _ in range(arguments.rounds):
         held = run(held_start, written, times.held_choices)
@@ -206,12 +209,30 @@ def timed_choices(times: list[float]) -> Iterator[None]:
         RunningRequest.choose = choose  # type: ignore[method-assign]
 
 
+@contextmanager
+def timed_masks(times: list[float]) -> Iterator[None]:
+    """Meanwhile it is noted how long each mask takes to compute."""
+    write_mask = GrammarCursor.write_mask
+
+    def timed_write(cursor: GrammarCursor, mask: TokenMask) -> None:
+        began_at = time.thread_time()
+        write_mask(cursor, mask)
+        times.append(time.thread_time() - began_at)
+
+    GrammarCursor.write_mask = timed_write  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        GrammarCursor.write_mask = write_mask  # type: ignore[method-assign]
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One answer, and the time of each step behind the first, in seconds."""
+    """One answer, the time of each step behind the first, and that of masks, in seconds."""
 
     ids: list[int]
     steps: list[float]
+    masks_s: float
 
     @property
     def token_s(self) -> float:
@@ -235,6 +256,7 @@ class Times:
         inside = statistics.median(self.held_choices) - statistics.median(self.free_choices)
         mean = statistics.fmean(self.held_choices) - statistics.fmean(self.free_choices)
         ratios = [h.token_s / f.token_s for h, f in zip(self.held, self.free, strict=True)]
+        masks = sum(run.masks_s for run in self.held) / sum(sum(run.steps) for run in self.held)
         drawn = sum(len(run.steps) for run in self.held) / sum(len(run.ids) for run in self.held)
         return {
             "held_step_us": round(held * 1e6, 1),
@@ -243,6 +265,7 @@ class Times:
             "mask_mean_us": round(mean * 1e6, 1),
             "mask_percent": round(100 * inside / free, 1),
             "mask_mean_percent": round(100 * mean / free, 1),
+            "masks_percent": round(100 * masks, 1),
             "step_percent": round(100 * (held / free - 1), 1),
             "drawn_percent": round(100 * drawn, 1),
             "held_token_us": round(statistics.median(r.token_s for r in self.held) * 1e6, 1),
@@ -254,9 +277,16 @@ class Times:
 class Told(Sampler):
     """Draws, or draws in vain and says what it was told."""
 
-    def __init__(self, params: SamplingParams, new_draw: NewDraw, told: list[int] | None) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        new_draw: NewDraw,
+        told: list[int] | None,
+        masked: list[float],
+    ) -> None:
         super().__init__(params, new_draw)
         self._told = told
+        self._masked = masked  # times of draws among a mask's tokens
 
     def sample(
         self,
@@ -267,7 +297,10 @@ class Told(Sampler):
         ahead: int = 0,
     ) -> int:
         """The token of the sampler, or of the list."""
+        began_at = 0.0 if mask is None else time.thread_time()
         token_id = super().sample(logits, mask, use_penalties=use_penalties, ahead=ahead)
+        if mask is not None:
+            self._masked.append(time.thread_time() - began_at)
         return token_id if self._told is None else self._told[self.num_seen]
 
     def sample_for_any_mask(self, logits: RowLogits, *, use_penalties: bool = True) -> int | None:
