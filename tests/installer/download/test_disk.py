@@ -135,7 +135,9 @@ def test_what_the_system_says_becomes_a_sentence(number, code):
 def test_a_virus_scanner_that_holds_a_finished_file_is_waited_for(
     tmp_path, monkeypatch, times, patience_s
 ):
-    monkeypatch.setattr("engine.core.files.RENAME_PATIENCE_S", patience_s)  # on Windows there is one
+    monkeypatch.setattr(
+        "engine.core.files.RENAME_PATIENCE_S", patience_s
+    )  # on Windows there is one
     real, calls = Path.replace, 0
 
     def held(self, target):
