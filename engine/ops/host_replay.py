@@ -23,7 +23,7 @@ IN_A_ROW = 4  # of them: other threads sleep when they have had nothing to do fo
 COUNTED = 2  # of them, ordered by time: a chance interruption does not count, a usual one does
 # After so many runs all ways are tried anew, since who else wants the cores changes; each time that
 # nothing has changed, twice as many.
-FIRST_LASTS, MOST_LASTS = 256, 8192
+FIRST_LASTS, MOST_LASTS = 96, 8192
 # More runs in sides that the calling thread alone would have made quicker, than others: somebody else
 # wants the cores now, and it is found out at once.
 MOST_SLOW = 24

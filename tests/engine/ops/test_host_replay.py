@@ -131,8 +131,9 @@ def test_each_way_runs_several_times_in_a_row() -> None:
 def test_ways_are_tried_again_more_and_more_seldom_until_something_has_changed() -> None:
     busy, idle = steadily(100e-6, 200e-6, 200e-6), steadily(100e-6, 90e-6, 60e-6)
     trial, _ = settled(busy)
-    lasted = [run_on(trial, busy) for _ in range(8)]
-    assert lasted == [FIRST_LASTS * 2**n for n in range(6)] + [MOST_LASTS] * 2
+    lasted = [run_on(trial, busy) for _ in range(10)]
+    assert lasted == [min(FIRST_LASTS * 2**n, MOST_LASTS) for n in range(10)]
+    assert lasted[-1] == MOST_LASTS
     assert run_on(trial, idle) == MOST_LASTS
     assert trial.way is Way.SIDES
     assert run_on(trial, idle) == FIRST_LASTS
